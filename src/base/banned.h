@@ -7,6 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#pragma GCC poison strcpy strcat sprintf vsprintf gets strtok atoi atol atoll atof alloca
+#pragma GCC poison strcpy strcat sprintf vsprintf gets strtok atoi atol atoll atof
 
 #endif

@@ -58,7 +58,8 @@ void qn_error_context(qn_error *err, const char *fmt, ...)
     int n = vsnprintf(err->msg, sizeof err->msg, fmt, ap);
     va_end(ap);
     if (n < 0 || (size_t)n >= sizeof err->msg) return;
-    snprintf(err->msg + n, sizeof err->msg - (size_t)n, ": %s", old);
+    size_t left = sizeof err->msg - (size_t)n; /* > 0; the old message may be cut */
+    snprintf(err->msg + n, left, ": %.*s", (int)(left > 3 ? left - 3 : 0), old);
 }
 
 void qn_error_field(qn_error *err, const char *fmt, ...)
