@@ -1,0 +1,15 @@
+/* clock.h - the monotonic clock every measurement and commit time comes from. Header only, any thread. */
+#ifndef QN_BASE_CLOCK_H
+#define QN_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t qn_clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+#endif

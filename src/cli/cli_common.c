@@ -1,0 +1,51 @@
+/* cli_common.c - what the verbs share: printing errors, reading files. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "cli/verbs.h"
+
+int qn_cli_error(const qn_error *err)
+{
+    fflush(stdout);
+    fprintf(stderr, "quern: %s\n", err->msg);
+    return qn_status_exit_code(err->status);
+}
+
+int qn_cli_usage(const char *verb, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fprintf(stderr, "quern: %s: ", verb);
+    vfprintf(stderr, fmt, ap);
+    fprintf(stderr, " (quern %s --help)\n", verb);
+    va_end(ap);
+    return 2;
+}
+
+qn_status qn_cli_read_file(const char *path, size_t max_bytes, char **data, size_t *n, qn_error *err)
+{
+    bool is_stdin = strcmp(path, "-") == 0;
+    FILE *f = is_stdin ? stdin : fopen(path, "rb");
+    *data = NULL;
+    if (!f) return qn_fail(err, QN_NOT_FOUND, "%s: %s", path, strerror(errno));
+    qn_buf b;
+    qn_buf_init(&b, max_bytes);
+    qn_status st = QN_OK;
+    char chunk[16384];
+    size_t got;
+    while ((got = fread(chunk, 1, sizeof chunk, f)) > 0)
+        if (!qn_buf_add(&b, chunk, got)) break;
+    if (ferror(f)) st = qn_fail(err, QN_IO, "%s: %s", path, strerror(errno));
+    if (!st) st = qn_buf_status(&b, path, err);
+    if (!st) {
+        *data = qn_buf_take(&b, n);
+        if (!*data) st = qn_fail(err, QN_NOMEM, "%s: no memory for the file", path);
+    }
+    qn_buf_deinit(&b);
+    if (!is_stdin) fclose(f);
+    return st;
+}

@@ -1,0 +1,25 @@
+/* verbs.h - one function per verb of the command line. argv[0] is the verb; the result is the exit status: 0 done, 1 failed or
+ * refused, 2 wrong usage. Each prints its own error, one line "quern: ...", through qn_cli_error. */
+#ifndef QN_CLI_VERBS_H
+#define QN_CLI_VERBS_H
+
+#include "base/status.h"
+
+int qn_verb_run(int argc, char **argv);
+int qn_verb_serve(int argc, char **argv);
+int qn_verb_inspect(int argc, char **argv);
+int qn_verb_tokenize(int argc, char **argv);
+int qn_verb_template(int argc, char **argv);
+int qn_verb_logits(int argc, char **argv);
+int qn_verb_program(int argc, char **argv);
+
+/* Print "quern: MESSAGE" to stderr and return the exit status of the error. */
+int qn_cli_error(const qn_error *err);
+
+/* Print "quern: VERB: ..." with a hint at --help to stderr and return 2. */
+int qn_cli_usage(const char *verb, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* A whole file, or standard input for "-": malloc'ed, NUL-terminated. Limit in bytes. */
+qn_status qn_cli_read_file(const char *path, size_t max_bytes, char **data, size_t *n, qn_error *err) QN_CHECKED;
+
+#endif
