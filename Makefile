@@ -49,7 +49,7 @@ $(BUILD)/%.o: %.c Makefile
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(call obj,$(SUP_SRC)) $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS_ALL) -lcmocka
-$(BUILD)/tests/unit/%.o: CFLAGS += -Itests
+$(BUILD)/tests/unit/%.o: CFLAGS_ALL += -Itests
 
 tests: $(UNIT_BIN) $(BUILD)/quern  ## build quern and the test programs
 
