@@ -89,7 +89,7 @@ static qn_status rope(const fields *f, qn_arch *a, qn_error *err)
                        qn_printable(shown, sizeof shown, type, strlen(type)));
     }
     const json_t *theta = json_object_get(p, "rope_theta"), *part = json_object_get(p, "partial_rotary_factor");
-    double factor;
+    double factor = 0;
     st = real(theta ? theta : field(f, "rope_theta"), "rope_theta", 1, 1e12, 1e7, &a->rope_theta, err);
     if (!st) st = real(part ? part : field(f, "partial_rotary_factor"), "partial_rotary_factor", 0, 1, 0.25, &factor, err);
     if (st) return st;

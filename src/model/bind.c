@@ -72,7 +72,7 @@ static qn_weight_id bind(binder *b, const char *name, qn_group g, uint64_t rows,
     uint32_t n = 0;
     for (uint32_t i = 0; i < t->n_dims; i++)
         if (t->n_dims < 3 || t->dims[i] != 1) dims[n++] = t->dims[i];
-    bool fits = rows == 1 ? n == 1 && dims[0] == cols : n == 2 && dims[0] == rows && dims[1] == cols;
+    bool fits = (n == 2 && dims[0] == rows && dims[1] == cols) || (rows == 1 && n == 1 && dims[0] == cols);
     if (!fits) {
         char shape[96];
         describe_shape(shape, sizeof shape, t);

@@ -104,7 +104,7 @@ typedef struct qn_program {
     uint32_t n_weights;
     qn_op *ops;
     uint32_t n_ops;
-    float *inv_freq;   /* [rotary_dim/2] rotary frequencies, for QK_ROPE_APPEND */
+    double *inv_freq;  /* [rotary_dim/2] rotary frequencies, for QK_ROPE_APPEND; f32 would cost 5e-3 rad at 262,144 */
     uint32_t logits;   /* buffer of the logits: [logit rows][vocab] */
     qn_state_desc state;
 } qn_program;
