@@ -9,19 +9,13 @@ static const struct {
     int (*fn)(int argc, char **argv);
     const char *what;
 } verbs[] = {
-    {"run", qn_verb_run, "one answer, streamed to stdout"},
-    {"serve", qn_verb_serve, "the OpenAI-compatible server"},
-    {"inspect", qn_verb_inspect, "architecture, tensors by group, what would be refused"},
-    {"tokenize", qn_verb_tokenize, "ids and pieces of a text"},
-    {"template", qn_verb_template, "the prompt that a conversation renders to"},
-    {"logits", qn_verb_logits, "logits of a list of ids, in every mode"},
-    {"program", qn_verb_program, "the op list of a shape bucket"},
+    {NULL, NULL, NULL}, /* rows come with their verbs */
 };
 
 static void help(FILE *to)
 {
     fprintf(to, "usage: quern VERB ... (quern VERB --help says more)\n\n");
-    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].what);
+    for (size_t i = 1; i < sizeof verbs / sizeof verbs[0]; i++) fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].what);
     fprintf(to, "  %-10s %s\n", "version", "the version");
 }
 
@@ -39,7 +33,7 @@ int main(int argc, char **argv)
         puts("quern " QN_VERSION);
         return 0;
     }
-    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
+    for (size_t i = 1; i < sizeof verbs / sizeof verbs[0]; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) return verbs[i].fn(argc - 1, argv + 1);
     fprintf(stderr, "quern: no verb '%s'; quern --help lists them\n", argv[1]);
     return 2;

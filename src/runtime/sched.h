@@ -11,6 +11,7 @@
 #define QN_RUNTIME_SCHED_H
 
 #include "base/status.h"
+#include "runtime/commit_log.h"
 
 typedef struct qn_sched qn_sched;
 
@@ -43,6 +44,7 @@ typedef struct qn_job_event {
     uint64_t time_ns;        /* monotonic clock of the commit */
     qn_job_finish finish;    /* DONE */
     const qn_error *error;   /* DONE with QN_FINISH_ERROR; valid during the call */
+    const qn_commit_log *commits; /* DONE: one entry per drawn token; valid during the call */
 } qn_job_event;
 
 typedef void (*qn_job_fn)(void *ctx, const qn_job_event *e);
@@ -63,7 +65,7 @@ qn_status qn_sched_create(qn_sched **out, qn_engine *e, const qn_model *m, const
 /* Cancels what runs (each job still gets its DONE), joins the thread. */
 void qn_sched_destroy(qn_sched *s);
 
-/* Hand over a job. QN_BUSY when the queue is full, QN_CONTEXT when the prompt leaves no room for one token (the
+/* Hand over a job. QN_INVALID for ids outside the vocabulary, QN_BUSY when the queue is full, QN_CONTEXT when the prompt leaves no room for one token (the
  * message has both numbers), QN_UNAVAILABLE while shutting down. No event comes when this fails. */
 qn_status qn_sched_submit(qn_sched *s, const qn_job_params *p, qn_job_id *id, qn_error *err) QN_CHECKED;
 
