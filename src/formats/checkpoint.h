@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "formats/dtype.h"
 
-#define QN_CKPT_MAX_DIMS 4
+#define QN_CKPT_MAX_DIMS 8 /* published vision towers have 5: model.visual.patch_embed.proj.weight */
 
 typedef struct qn_ckpt qn_ckpt;
 
