@@ -15,6 +15,35 @@ int qn_cli_error(const qn_error *err)
     return qn_status_exit_code(err->status);
 }
 
+int qn_cli_start(qn_config *c, qn_option *options, size_t n, int argc, char **argv, const char *usage, size_t min_words, size_t max_words,
+                 qn_error *err)
+{
+    int rc = -1;
+    qn_status st = qn_config_resolve(c, options, n, argc, argv, err);
+    if (st) {
+        qn_error_context(err, "%s", argv[0]);
+        rc = qn_cli_error(err);
+    } else if (c->help) {
+        qn_buf b;
+        qn_buf_init(&b, 0);
+        qn_buf_printf(&b, "usage: %s [options]\n\n", usage);
+        qn_config_help(options, n, &b);
+        if (b.data) fputs(b.data, stdout);
+        qn_buf_deinit(&b);
+        rc = 0;
+    } else if (c->print) {
+        json_t *j = qn_config_json(options, n, argv[0]);
+        json_dumpf(j, stdout, JSON_INDENT(1));
+        putchar('\n');
+        json_decref(j);
+        rc = 0;
+    } else if (c->n_words < min_words || c->n_words > max_words) {
+        rc = qn_cli_usage(argv[0], "%s", c->n_words < min_words ? "something is missing" : "there is a word too many");
+    }
+    if (rc >= 0) qn_config_deinit(c);
+    return rc;
+}
+
 int qn_cli_usage(const char *verb, const char *fmt, ...)
 {
     va_list ap;

@@ -9,13 +9,14 @@ static const struct {
     int (*fn)(int argc, char **argv);
     const char *what;
 } verbs[] = {
-    {NULL, NULL, NULL}, /* rows come with their verbs */
+    {"inspect", qn_verb_inspect, "architecture, tensors by group, what would be refused"},
+    {"program", qn_verb_program, "the op list of a shape bucket"},
 };
 
 static void help(FILE *to)
 {
     fprintf(to, "usage: quern VERB ... (quern VERB --help says more)\n\n");
-    for (size_t i = 1; i < sizeof verbs / sizeof verbs[0]; i++) fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].what);
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].what);
     fprintf(to, "  %-10s %s\n", "version", "the version");
 }
 
@@ -33,7 +34,7 @@ int main(int argc, char **argv)
         puts("quern " QN_VERSION);
         return 0;
     }
-    for (size_t i = 1; i < sizeof verbs / sizeof verbs[0]; i++)
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) return verbs[i].fn(argc - 1, argv + 1);
     fprintf(stderr, "quern: no verb '%s'; quern --help lists them\n", argv[1]);
     return 2;

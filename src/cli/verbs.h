@@ -3,6 +3,7 @@
 #ifndef QN_CLI_VERBS_H
 #define QN_CLI_VERBS_H
 
+#include "base/config.h"
 #include "base/status.h"
 
 int qn_verb_run(int argc, char **argv);
@@ -12,6 +13,11 @@ int qn_verb_tokenize(int argc, char **argv);
 int qn_verb_template(int argc, char **argv);
 int qn_verb_logits(int argc, char **argv);
 int qn_verb_program(int argc, char **argv);
+
+/* What every verb does first: resolve the options and check the number of words (min..max, MODEL included). Returns -1 to go on
+ * (c is to be deinitialised), else the exit status after help, --print-config or an error was printed. */
+int qn_cli_start(qn_config *c, qn_option *options, size_t n, int argc, char **argv, const char *usage, size_t min_words, size_t max_words,
+                 qn_error *err);
 
 /* Print "quern: MESSAGE" to stderr and return the exit status of the error. */
 int qn_cli_error(const qn_error *err);
