@@ -44,13 +44,17 @@ void qn_json_pull_deinit(qn_json_pull *p)
 
 const char *qn_json_event_name(qn_json_event e)
 {
-    static const char *const names[] = {
-        [QN_JSON_OBJECT_BEGIN] = "an object", [QN_JSON_OBJECT_END] = "the end of an object",
-        [QN_JSON_ARRAY_BEGIN] = "an array",   [QN_JSON_ARRAY_END] = "the end of an array",
-        [QN_JSON_KEY] = "a name",             [QN_JSON_STRING] = "a string",
-        [QN_JSON_NUMBER] = "a number",        [QN_JSON_TRUE] = "true",
-        [QN_JSON_FALSE] = "false",            [QN_JSON_NULL] = "null",
-        [QN_JSON_DONE] = "the end of the text"};
+    static const char *const names[] = {[QN_JSON_OBJECT_BEGIN] = "an object",
+                                        [QN_JSON_OBJECT_END] = "the end of an object",
+                                        [QN_JSON_ARRAY_BEGIN] = "an array",
+                                        [QN_JSON_ARRAY_END] = "the end of an array",
+                                        [QN_JSON_KEY] = "a name",
+                                        [QN_JSON_STRING] = "a string",
+                                        [QN_JSON_NUMBER] = "a number",
+                                        [QN_JSON_TRUE] = "true",
+                                        [QN_JSON_FALSE] = "false",
+                                        [QN_JSON_NULL] = "null",
+                                        [QN_JSON_DONE] = "the end of the text"};
     return (size_t)e < sizeof names / sizeof names[0] ? names[e] : "nothing known";
 }
 
@@ -64,7 +68,10 @@ static qn_status expected(qn_json_pull *p, size_t at, const char *what, qn_error
                    qn_printable(shown, sizeof shown, p->base + at, 1));
 }
 
-static bool is_digit(uint8_t c) { return c >= '0' && c <= '9'; }
+static bool is_digit(uint8_t c)
+{
+    return c >= '0' && c <= '9';
+}
 
 /* Four hexadecimal digits at p->base[at..]; false when there are not four. */
 static bool hex4(const qn_json_pull *p, size_t at, uint32_t *v)
@@ -74,10 +81,14 @@ static bool hex4(const qn_json_pull *p, size_t at, uint32_t *v)
     for (size_t i = 0; i < 4; i++) {
         uint8_t c = p->base[at + i];
         uint32_t d;
-        if (is_digit(c)) d = c - '0';
-        else if (c >= 'a' && c <= 'f') d = c - 'a' + 10u;
-        else if (c >= 'A' && c <= 'F') d = c - 'A' + 10u;
-        else return false;
+        if (is_digit(c))
+            d = c - '0';
+        else if (c >= 'a' && c <= 'f')
+            d = c - 'a' + 10u;
+        else if (c >= 'A' && c <= 'F')
+            d = c - 'A' + 10u;
+        else
+            return false;
         *v = *v << 4 | d;
     }
     return true;
@@ -140,8 +151,7 @@ static qn_status read_string(qn_json_pull *p, qn_error *err)
             start = i;
             break;
         }
-        case CONTROL:
-            return expected(p, i, "an escape in place of a control character", err);
+        case CONTROL: return expected(p, i, "an escape in place of a control character", err);
         default: /* QUOTE */
             p->pos = i + 1;
             p->text = (const char *)s + start;
@@ -149,7 +159,8 @@ static qn_status read_string(qn_json_pull *p, qn_error *err)
             if (!copied) return QN_OK;
             if (!qn_buf_add(&p->unescaped, s + start, i - start)) {
                 p->state = FAILED; /* the maximum is the whole text, so only memory can be the reason */
-                return qn_fail(err, QN_NOMEM, "byte %zu: no memory for a string of %zu bytes", p->at, i - p->at);
+                return qn_fail(err, QN_NOMEM, "byte %zu: no memory for a string of %zu bytes", p->at,
+                               i - p->at);
             }
             p->text = p->unescaped.data;
             p->text_len = p->unescaped.len;
@@ -164,8 +175,10 @@ static qn_status read_number(qn_json_pull *p, qn_error *err)
     size_t i = p->pos, size = p->size;
     if (s[i] == '-') i++;
     if (i >= size || !is_digit(s[i])) return expected(p, i, "a digit", err);
-    if (s[i] == '0') i++;
-    else while (i < size && is_digit(s[i])) i++;
+    if (s[i] == '0')
+        i++;
+    else
+        while (i < size && is_digit(s[i])) i++;
     if (i < size && s[i] == '.') {
         i++;
         if (i >= size || !is_digit(s[i])) return expected(p, i, "a digit after the point", err);
@@ -186,7 +199,8 @@ static qn_status read_number(qn_json_pull *p, qn_error *err)
 static qn_status read_word(qn_json_pull *p, const char *word, qn_error *err)
 {
     size_t n = strlen(word);
-    if (p->size - p->pos < n || memcmp(p->base + p->pos, word, n) != 0) return expected(p, p->pos, "a value", err);
+    if (p->size - p->pos < n || memcmp(p->base + p->pos, word, n) != 0)
+        return expected(p, p->pos, "a value", err);
     p->pos += n;
     return QN_OK;
 }
@@ -235,10 +249,22 @@ static qn_status read_value(qn_json_pull *p, qn_json_event *e, qn_error *err)
     switch (c) {
     case '{': *e = QN_JSON_OBJECT_BEGIN; return open_level(p, true, err);
     case '[': *e = QN_JSON_ARRAY_BEGIN; return open_level(p, false, err);
-    case '"': *e = QN_JSON_STRING; st = read_string(p, err); break;
-    case 't': *e = QN_JSON_TRUE; st = read_word(p, "true", err); break;
-    case 'f': *e = QN_JSON_FALSE; st = read_word(p, "false", err); break;
-    case 'n': *e = QN_JSON_NULL; st = read_word(p, "null", err); break;
+    case '"':
+        *e = QN_JSON_STRING;
+        st = read_string(p, err);
+        break;
+    case 't':
+        *e = QN_JSON_TRUE;
+        st = read_word(p, "true", err);
+        break;
+    case 'f':
+        *e = QN_JSON_FALSE;
+        st = read_word(p, "false", err);
+        break;
+    case 'n':
+        *e = QN_JSON_NULL;
+        st = read_word(p, "null", err);
+        break;
     default:
         if (c != '-' && !is_digit(c)) return expected(p, p->pos, "a value", err);
         *e = QN_JSON_NUMBER;
@@ -303,9 +329,7 @@ static qn_status advance(qn_json_pull *p, qn_json_event *e, qn_error *err)
         if (p->pos < p->size) return expected(p, p->pos, "nothing after the value", err);
         *e = QN_JSON_DONE;
         return QN_OK;
-    default:
-        assert(p->state == VALUE);
-        return read_value(p, e, err);
+    default: assert(p->state == VALUE); return read_value(p, e, err);
     }
 }
 
@@ -352,7 +376,8 @@ static bool read_digits(const char *d, size_t n, uint64_t *v)
     *v = 0;
     for (size_t i = 0; i < n; i++) {
         if (!is_digit((uint8_t)d[i])) return false;
-        if (__builtin_mul_overflow(*v, (uint64_t)10, v) || __builtin_add_overflow(*v, (uint64_t)(d[i] - '0'), v))
+        if (__builtin_mul_overflow(*v, (uint64_t)10, v) ||
+            __builtin_add_overflow(*v, (uint64_t)(d[i] - '0'), v))
             return false;
     }
     return n > 0;

@@ -1,12 +1,12 @@
 /* json_pull.h - a bounded pull reader for JSON in memory: one event at a time, no tree, no recursion, no I/O.
  *
  * For the big files (safetensors headers, shard indexes, tokenizer.json), where a tree would cost many times
- * the file in memory. Strict RFC 8259: well-formed UTF-8, no lone surrogates, no leading zeros, no bytes after
- * the value, no byte order mark. Names that occur twice in an object are handed out twice; refusing them is
- * the caller's part, since only the caller knows which matter.
+ * the file in memory. Strict RFC 8259: well-formed UTF-8, no lone surrogates, no leading zeros, no bytes
+ * after the value, no byte order mark. Names that occur twice in an object are handed out twice; refusing
+ * them is the caller's part, since only the caller knows which matter.
  *
- * The text is borrowed and must outlive the reader. Memory: a string with escapes is unescaped into one buffer
- * that never exceeds the text; any other string is handed out in place. One thread at a time.
+ * The text is borrowed and must outlive the reader. Memory: a string with escapes is unescaped into one
+ * buffer that never exceeds the text; any other string is handed out in place. One thread at a time.
  *
  *     qn_json_pull p;
  *     qn_json_event e;
@@ -18,8 +18,8 @@
  *     }
  *     qn_json_pull_deinit(&p);
  *
- * Errors: QN_CORRUPT "byte N: expected ..., found ..."; QN_TOO_LARGE past the nesting limit; QN_NOMEM. After a
- * failure every further call fails with QN_CORRUPT. */
+ * Errors: QN_CORRUPT "byte N: expected ..., found ..."; QN_TOO_LARGE past the nesting limit; QN_NOMEM. After
+ * a failure every further call fails with QN_CORRUPT. */
 #ifndef QN_BASE_JSON_PULL_H
 #define QN_BASE_JSON_PULL_H
 
@@ -40,12 +40,14 @@ typedef enum qn_json_event {
     QN_JSON_TRUE,
     QN_JSON_FALSE,
     QN_JSON_NULL,
-    QN_JSON_DONE /* the one value has ended and nothing but white space followed; comes again when asked again */
+    QN_JSON_DONE /* the one value has ended and nothing but white space followed; comes again when asked again
+                  */
 } qn_json_event;
 
 typedef struct qn_json_pull {
     /* What the last event left; read only. */
-    const char *text; /* of KEY, STRING, NUMBER: not NUL-terminated, may hold NULs, valid until the next call */
+    const char
+        *text; /* of KEY, STRING, NUMBER: not NUL-terminated, may hold NULs, valid until the next call */
     size_t text_len;
     size_t at; /* offset of the byte where the event began */
     qn_json_event event;
@@ -60,24 +62,27 @@ typedef struct qn_json_pull {
     qn_buf unescaped;
 } qn_json_pull;
 
-/* max_depth: objects and arrays inside each other; 0 means QN_JSON_DEFAULT_DEPTH; at most QN_JSON_MAX_DEPTH. */
+/* max_depth: objects and arrays inside each other; 0 means QN_JSON_DEFAULT_DEPTH; at most QN_JSON_MAX_DEPTH.
+ */
 void qn_json_pull_init(qn_json_pull *p, const void *text, size_t n, uint32_t max_depth);
 void qn_json_pull_deinit(qn_json_pull *p); /* accepts a zeroed one */
 
 qn_status qn_json_pull_next(qn_json_pull *p, qn_json_event *event, qn_error *err) QN_CHECKED;
 
-/* Pass over what the last event began: after KEY its value, after OBJECT_BEGIN or ARRAY_BEGIN everything through
- * the matching end; after any other event nothing. What is passed over is checked as strictly as the rest. */
+/* Pass over what the last event began: after KEY its value, after OBJECT_BEGIN or ARRAY_BEGIN everything
+ * through the matching end; after any other event nothing. What is passed over is checked as strictly as the
+ * rest. */
 qn_status qn_json_pull_skip(qn_json_pull *p, qn_error *err) QN_CHECKED;
 
 /* The next event, which must be `want`; the error says that `what` (a name for the message) should be one. */
-qn_status qn_json_pull_expect(qn_json_pull *p, qn_json_event want, const char *what, qn_error *err) QN_CHECKED;
+qn_status qn_json_pull_expect(qn_json_pull *p, qn_json_event want, const char *what,
+                              qn_error *err) QN_CHECKED;
 
 /* Whether the text of the last event is exactly s. */
 bool qn_json_pull_is(const qn_json_pull *p, const char *s);
 
-/* Whether the last event's text is a number of that type that fits: integers have no fraction and no exponent;
- * a double too large to be finite does not fit. */
+/* Whether the last event's text is a number of that type that fits: integers have no fraction and no
+ * exponent; a double too large to be finite does not fit. */
 bool qn_json_pull_u64(const qn_json_pull *p, uint64_t *v);
 bool qn_json_pull_i64(const qn_json_pull *p, int64_t *v);
 bool qn_json_pull_double(const qn_json_pull *p, double *v);

@@ -1,5 +1,5 @@
-/* test_json_pull.c - the JSON pull reader: events in order, refused texts with the offset in the message, limits,
- * numbers, and every prefix of a valid text. */
+/* test_json_pull.c - the JSON pull reader: events in order, refused texts with the offset in the message,
+ * limits, numbers, and every prefix of a valid text. */
 #include "tap.h"
 
 #include <stdlib.h>
@@ -53,7 +53,9 @@ static void good_texts(void **state)
         {"[true,false , null]", "[tfN]."},
         {"{\"a\":1,\"b\" : [1,2,{}], \"a\":\"x\"}", "{k\"a\"n1k\"b\"[n1n2{}]k\"a\"s\"x\"}."},
         {"\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "s\"\"\\/\b\f\n\r\t\"."},
-        {"\"a\\u00e9b\\uD83D\\ude0Ac\"", "s\"a\xc3\xa9" "b\xf0\x9f\x98\x8a" "c\"."},
+        {"\"a\\u00e9b\\uD83D\\ude0Ac\"", "s\"a\xc3\xa9"
+                                         "b\xf0\x9f\x98\x8a"
+                                         "c\"."},
         {"\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x8a\"", "s\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x8a\"."},
         {"[\"no\",\"e\\u0041\",\"no\"]", "[s\"no\"s\"eA\"s\"no\"]."},
     };
@@ -119,7 +121,8 @@ static void bad_texts(void **state)
         qn_buf out;
         qn_error err = {0};
         qn_buf_init(&out, 0);
-        if (trace(t[i].text, strlen(t[i].text), 0, &out, &err) != QN_CORRUPT || !strstr(err.msg, t[i].message))
+        if (trace(t[i].text, strlen(t[i].text), 0, &out, &err) != QN_CORRUPT ||
+            !strstr(err.msg, t[i].message))
             fail_msg("'%s' gave '%s', expected '%s'", t[i].text, err.msg, t[i].message);
         qn_buf_deinit(&out);
     }
@@ -128,7 +131,8 @@ static void bad_texts(void **state)
 static void every_prefix_fails(void **state)
 {
     (void)state;
-    static const char text[] = "{\"a\\u00e9\":[1.5e3,true,null,\"\xc3\xa9\\ud83d\\ude0a\"],\"b\":{\"c\":false}}";
+    static const char text[] =
+        "{\"a\\u00e9\":[1.5e3,true,null,\"\xc3\xa9\\ud83d\\ude0a\"],\"b\":{\"c\":false}}";
     for (size_t n = 0; n < sizeof text - 1; n++) {
         qn_buf out;
         qn_error err = {0};
@@ -229,8 +233,12 @@ static void skipping_and_expecting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_texts),         cmocka_unit_test(bad_texts), cmocka_unit_test(every_prefix_fails),
-        cmocka_unit_test(nesting_is_bounded), cmocka_unit_test(numbers),   cmocka_unit_test(skipping_and_expecting),
+        cmocka_unit_test(good_texts),
+        cmocka_unit_test(bad_texts),
+        cmocka_unit_test(every_prefix_fails),
+        cmocka_unit_test(nesting_is_bounded),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(skipping_and_expecting),
     };
     return TEST_MAIN(tests);
 }

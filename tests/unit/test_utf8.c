@@ -35,12 +35,23 @@ static void bad_sequences(void **state)
         size_t bad_at;
         size_t bad_len; /* the first maximal ill-formed part */
     } t[] = {
-        {"\x80", 0, 1},         {"a\xbf", 1, 1},           {"\xc0\xaf", 0, 1},
-        {"\xc1\xbf", 0, 1},     {"\xe0\x80\xaf", 0, 1},    {"\xe0\x9f\xbf", 0, 1},
-        {"\xed\xa0\x80", 0, 1}, {"\xed\xbf\xbf", 0, 1},    {"\xf0\x8f\xbf\xbf", 0, 1},
-        {"\xf4\x90\x80", 0, 1}, {"\xf5\x80\x80\x80", 0, 1}, {"\xff", 0, 1},
-        {"\xc3(", 0, 1},        {"\xe2\x82(", 0, 2},       {"\xf0\x9f\x98(", 0, 3},
-        {"12345678\xe2\x82z", 8, 2}, {"abcdefgh\xc3\xa9ijklmnop\xc3q", 18, 1},
+        {"\x80", 0, 1},
+        {"a\xbf", 1, 1},
+        {"\xc0\xaf", 0, 1},
+        {"\xc1\xbf", 0, 1},
+        {"\xe0\x80\xaf", 0, 1},
+        {"\xe0\x9f\xbf", 0, 1},
+        {"\xed\xa0\x80", 0, 1},
+        {"\xed\xbf\xbf", 0, 1},
+        {"\xf0\x8f\xbf\xbf", 0, 1},
+        {"\xf4\x90\x80", 0, 1},
+        {"\xf5\x80\x80\x80", 0, 1},
+        {"\xff", 0, 1},
+        {"\xc3(", 0, 1},
+        {"\xe2\x82(", 0, 2},
+        {"\xf0\x9f\x98(", 0, 3},
+        {"12345678\xe2\x82z", 8, 2},
+        {"abcdefgh\xc3\xa9ijklmnop\xc3q", 18, 1},
     };
     for (size_t i = 0; i < sizeof t / sizeof t[0]; i++) {
         size_t n = strlen(t[i].bytes), at = 99, len = 0;
