@@ -41,7 +41,7 @@ const qn_pretok *qn_pretok_by_name(const char *name, size_t n)
     return NULL;
 }
 
-enum class { OTHER, LETTER, MARK, NUMBER, SPACE, NEWLINE /* CR and LF */ };
+typedef enum { OTHER, LETTER, MARK, NUMBER, SPACE, NEWLINE /* CR and LF */ } char_class;
 
 static const uint8_t ascii_class[128] = {
     ['\t'] = SPACE, ['\n'] = NEWLINE,       ['\v'] = SPACE,         ['\f'] = SPACE,         ['\r'] = NEWLINE,
@@ -56,30 +56,43 @@ static bool is_wide_space(uint32_t cp)
            cp == 0x2029 || cp == 0x202f || cp == 0x205f || cp == 0x3000;
 }
 
-static enum class wide_class(uint32_t cp) {
-    if (is_wide_space(cp)) return SPACE; switch (utf8proc_category((utf8proc_int32_t)cp)){
-        case UTF8PROC_CATEGORY_LU : case UTF8PROC_CATEGORY_LL : case UTF8PROC_CATEGORY_LT : case
-        UTF8PROC_CATEGORY_LM : case UTF8PROC_CATEGORY_LO : return LETTER;
-        case UTF8PROC_CATEGORY_MN : case UTF8PROC_CATEGORY_MC : case UTF8PROC_CATEGORY_ME : return MARK;
-        case UTF8PROC_CATEGORY_ND : case UTF8PROC_CATEGORY_NL : case UTF8PROC_CATEGORY_NO : return NUMBER;
-        default : return OTHER;
+static char_class wide_class(uint32_t cp)
+{
+    if (is_wide_space(cp)) return SPACE;
+    switch (utf8proc_category((utf8proc_int32_t)cp)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO: return LETTER;
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME: return MARK;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO: return NUMBER;
+    default: return OTHER;
     }
 }
 
 /* The class of the character at `at` (< n) and, in *next, where the one after it begins. */
-static enum class class_at(const uint8_t *s, size_t n, size_t at, size_t *next) {
-    if (s[at] < 0x80){ *next = at + 1; return ascii_class[s[at]];}
-uint32_t cp = 0;
-size_t len = qn_utf8_decode(s + at, n - at, &cp);
-*next = at + (len ? len : 1); /* len is 0 only if the caller broke its promise; still move on */
-return wide_class(cp);
+static char_class class_at(const uint8_t *s, size_t n, size_t at, size_t *next)
+{
+    if (s[at] < 0x80) {
+        *next = at + 1;
+        return ascii_class[s[at]];
+    }
+    uint32_t cp = 0;
+    size_t len = qn_utf8_decode(s + at, n - at, &cp);
+    *next = at + (len ? len : 1); /* len is 0 only if the caller broke its promise; still move on */
+    return wide_class(cp);
 }
 
-static bool is_word(const qn_pretok *r, enum class c)
+static bool is_word(const qn_pretok *r, char_class c)
 {
     return c == LETTER || (c == MARK && r->marks_in_words);
 }
-static bool is_other(const qn_pretok *r, enum class c)
+static bool is_other(const qn_pretok *r, char_class c)
 {
     return c == OTHER || (c == MARK && !r->marks_in_words);
 }
@@ -108,7 +121,7 @@ static size_t end_of_space(const uint8_t *s, size_t n, size_t at)
 {
     size_t end = at, last = at, after_newline = 0, next;
     while (end < n) {
-        enum class c = class_at(s, n, end, &next);
+        char_class c = class_at(s, n, end, &next);
         if (c != SPACE && c != NEWLINE) break;
         if (c == NEWLINE) after_newline = next;
         last = end;
@@ -125,9 +138,9 @@ size_t qn_pretok_next(const qn_pretok *r, const uint8_t *s, size_t n, size_t at)
         size_t end = end_of_contraction(s, n, at);
         if (end > at) return end;
     }
-    enum class c = class_at(s, n, at, &next);
+    char_class c = class_at(s, n, at, &next);
     if (is_word(r, c)) return end_of_word(r, s, n, next);
-    enum class c1 = next < n ? class_at(s, n, next, &after) : NEWLINE;
+    char_class c1 = next < n ? class_at(s, n, next, &after) : NEWLINE;
     if (next < n && c != NEWLINE && c != LETTER && c != NUMBER && is_word(r, c1))
         return end_of_word(r, s, n, after);
     if (c == NUMBER) return next;
