@@ -6,7 +6,7 @@ CC       ?= cc
 OPT      ?= -O3 -g
 SANITIZE ?=
 WERROR   ?= -Werror
-PKGS     := jansson libpcre2-8 libutf8proc libevent libevent_pthreads libxxhash
+PKGS     := jansson libutf8proc libevent libevent_pthreads libxxhash
 
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS))
@@ -40,15 +40,15 @@ $(LIB): $(call obj,$(LIB_SRC))
 	$(AR) rcs $@ $^
 
 $(BUILD)/quern: $(call obj,$(CLI_SRC)) $(LIB)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS_ALL)
+	$(if $(V),,@echo '  LD  $@';)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS_ALL)
 
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -c -o $@ $<
+	$(if $(V),,@echo '  CC  $<';)$(CC) $(CFLAGS_ALL) -c -o $@ $<
 
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(call obj,$(SUP_SRC)) $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS_ALL) -lcmocka
+	$(if $(V),,@echo '  LD  $@';)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS_ALL) -lcmocka
 $(BUILD)/tests/unit/%.o: CFLAGS_ALL += -Itests
 
 tests: $(UNIT_BIN) $(BUILD)/quern  ## build quern and the test programs

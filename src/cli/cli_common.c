@@ -78,3 +78,10 @@ qn_status qn_cli_read_file(const char *path, size_t max_bytes, char **data, size
     if (!is_stdin) fclose(f);
     return st;
 }
+
+qn_status qn_cli_kv(const char *name, qn_kv_format *out, qn_error *err)
+{
+    if (strcmp(name, "f16") == 0) return *out = QN_KV_F16, QN_OK;
+    if (strcmp(name, "f32") == 0) return *out = QN_KV_F32, QN_OK;
+    return qn_fail(err, QN_USAGE, "--kv '%s' is not in this version; f16 and f32 are", name);
+}

@@ -25,6 +25,9 @@ int qn_cli_error(const qn_error *err);
 /* Print "quern: VERB: ..." with a hint at --help to stderr and return 2. */
 int qn_cli_usage(const char *verb, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* "f16", "f32" to the format of the KV cache; others are refused by name. */
+qn_status qn_cli_kv(const char *name, qn_kv_format *out, qn_error *err) QN_CHECKED;
+
 /* A whole file, or standard input for "-": malloc'ed, NUL-terminated. Limit in bytes. */
 qn_status qn_cli_read_file(const char *path, size_t max_bytes, char **data, size_t *n, qn_error *err) QN_CHECKED;
 
