@@ -79,6 +79,8 @@ static qn_status read_config(qn_ckpt *ck, qn_error *err)
     if (st) return st;
     ck->config = json_loadb(text, n, JSON_REJECT_DUPLICATES, &je);
     free(text);
+    if (!ck->config && (json_error_code(&je) == json_error_out_of_memory || !je.text[0]))
+        return qn_fail(err, QN_NOMEM, "%s/" CONFIG_FILE ": no memory to read it", ck->path);
     if (!ck->config)
         return qn_fail(err, QN_CORRUPT, "%s/" CONFIG_FILE ": line %d: %s", ck->path, je.line, je.text);
     if (!json_is_object(ck->config))
