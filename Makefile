@@ -29,7 +29,9 @@ obj       = $(patsubst %.c,$(BUILD)/%.o,$(1))
 UNIT_BIN := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC))
 LIB      := $(BUILD)/libquern.a
 
-.PHONY: all help check check-full tests clean format includes
+FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+
+.PHONY: all help check check-full tests clean format includes fuzz fuzz-programs
 all: $(BUILD)/quern  ## build quern (default)
 
 help:  ## list the targets
@@ -58,6 +60,16 @@ check: all  ## run the quick tests (what ./check runs, without installing anythi
 
 check-full: all  ## run every test: sanitizers, both compilers, real clients
 	@tests/run full
+
+# One program a target: build-fuzz/fuzz/fuzz_json_pull -max_total_time=300 NEW tests/data/fuzz/json_pull
+fuzz:  ## build the fuzz targets with clang's libFuzzer and sanitizers, into build-fuzz/
+	$(MAKE) BUILD=build-fuzz CC=clang-14 SANITIZE=address,undefined,fuzzer-no-link OPT='-O1 -g' fuzz-programs
+
+fuzz-programs: $(FUZZ_BIN)
+
+$(BUILD)/fuzz/%: $(BUILD)/tests/fuzz/%.o $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS_ALL)
 
 includes:  ## check that includes between rooms go one way only
 	@tests/includes
