@@ -10,6 +10,7 @@ static const struct {
     const char *what;
 } verbs[] = {
     {"inspect", qn_verb_inspect, "architecture, tensors by group, what would be refused"},
+    {"logits", qn_verb_logits, "logits of a list of ids, in every mode"},
     {"program", qn_verb_program, "the op list of a shape bucket"},
 };
 
