@@ -9,6 +9,7 @@ static const struct {
     int (*fn)(int argc, char **argv);
     const char *what;
 } verbs[] = {
+    {"template", qn_verb_template, "the prompt that a conversation becomes"},
     {"inspect", qn_verb_inspect, "architecture, tensors by group, what would be refused"},
     {"logits", qn_verb_logits, "logits of a list of ids, in every mode"},
     {"program", qn_verb_program, "the op list of a shape bucket"},
