@@ -69,7 +69,7 @@ fuzz-programs: $(FUZZ_BIN)
 
 $(BUILD)/fuzz/%: $(BUILD)/tests/fuzz/%.o $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS_ALL)
+	$(if $(V),,@echo '  LD  $@';)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS_ALL)
 
 includes:  ## check that includes between rooms go one way only
 	@tests/includes

@@ -152,19 +152,6 @@ static void failed_allocations(void **state)
     every_failed_allocation_is_an_error("tests/data/golden/small-bf16-tied");
     every_failed_allocation_is_an_error("tests/data/golden/real-bf16-nested-sharded");
 }
-#else
-static void parsing_stays_under_four_headers(void **state)
-{
-    (void)state;
-    skip();
-}
-
-static void failed_allocations(void **state)
-{
-    (void)state;
-    skip();
-}
-#endif
 
 int main(void)
 {
@@ -172,3 +159,10 @@ int main(void)
                                        cmocka_unit_test(failed_allocations)};
     return TEST_MAIN(tests);
 }
+#else
+int main(void)
+{
+    puts("1..1\nok 1 - memory of the formats # SKIP the sanitizer has its own heap");
+    return 0;
+}
+#endif
