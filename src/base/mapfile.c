@@ -1,5 +1,6 @@
-/* mapfile.c - open, check that it is a regular file, then map or read. The descriptor is closed before returning:
- * a mapping does not need it, and a checkpoint of hundreds of shards should not use up the process's limit. */
+/* mapfile.c - open, check that it is a regular file, then map or read. The descriptor is closed before
+ * returning: a mapping does not need it, and a checkpoint of hundreds of shards should not use up the
+ * process's limit. */
 #include "base/mapfile.h"
 
 #include <errno.h>
@@ -22,10 +23,12 @@ static qn_status fail_errno(qn_error *err, const char *path, const char *doing)
 static qn_status open_regular(int *fd, uint64_t *size, const char *path, qn_error *err)
 {
     struct stat sb;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* NONBLOCK: opening a pipe must not wait for a writer */
+    *fd = open(path,
+               O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* NONBLOCK: opening a pipe must not wait for a writer */
     if (*fd < 0) return fail_errno(err, path, "cannot open");
     qn_status st = QN_OK;
-    if (fstat(*fd, &sb)) st = fail_errno(err, path, "cannot look at");
+    if (fstat(*fd, &sb))
+        st = fail_errno(err, path, "cannot look at");
     else if (!S_ISREG(sb.st_mode))
         st = qn_fail(err, QN_INVALID, "%s: is %s, not a regular file", path,
                      S_ISDIR(sb.st_mode) ? "a folder" : "a pipe, socket or device");
@@ -47,8 +50,10 @@ qn_status qn_map_open(qn_map *m, const char *path, qn_error *err)
     if (st) return st;
     if (size > 0) { /* mmap refuses a length of 0 */
         void *p = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
-        if (p == MAP_FAILED) st = fail_errno(err, path, "cannot map");
-        else *m = (qn_map){.base = p, .size = size};
+        if (p == MAP_FAILED)
+            st = fail_errno(err, path, "cannot map");
+        else
+            *m = (qn_map){.base = p, .size = size};
     }
     close(fd);
     return st;
@@ -72,8 +77,8 @@ qn_status qn_file_read(const char *path, size_t max_bytes, char **data, size_t *
     char *p = NULL;
     size_t got = 0;
     if (size > max_bytes) {
-        st = qn_fail(err, QN_TOO_LARGE, "%s: has %llu bytes, the limit is %zu", path, (unsigned long long)size,
-                     max_bytes);
+        st = qn_fail(err, QN_TOO_LARGE, "%s: has %llu bytes, the limit is %zu", path,
+                     (unsigned long long)size, max_bytes);
         goto done;
     }
     p = malloc(size + 1);

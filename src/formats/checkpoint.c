@@ -1,8 +1,9 @@
-/* checkpoint.c - the checkpoint view over a folder: config.json, and model.safetensors or an index with shards.
+/* checkpoint.c - the checkpoint view over a folder: config.json, and model.safetensors or an index with
+ * shards.
  *
- * The order of opening: the index tells the files, each file is mapped and proven, the tensors of all are sorted
- * by name into one table, and a second pass over the index compares it with that table. No entry of the index is
- * kept in memory. */
+ * The order of opening: the index tells the files, each file is mapped and proven, the tensors of all are
+ * sorted by name into one table, and a second pass over the index compares it with that table. No entry of
+ * the index is kept in memory. */
 #include "formats/checkpoint.h"
 
 #include <errno.h>
@@ -38,7 +39,8 @@ struct qn_ckpt {
     size_t n_tensors;
 };
 
-/* ---- files of the folder ---------------------------------------------------------------------------------- */
+/* ---- files of the folder ----------------------------------------------------------------------------------
+ */
 
 /* folder/file, freed with free(); NULL without memory. */
 static char *join(const char *folder, const char *file)
@@ -52,8 +54,8 @@ static qn_status no_path(const char *folder, qn_error *err)
     return qn_fail(err, QN_NOMEM, "%s: no memory for a file name", folder);
 }
 
-qn_status qn_ckpt_read_side_file(const char *folder, const char *file, size_t max_bytes, char **data, size_t *n,
-                                 qn_error *err)
+qn_status qn_ckpt_read_side_file(const char *folder, const char *file, size_t max_bytes, char **data,
+                                 size_t *n, qn_error *err)
 {
     *data = NULL;
     *n = 0;
@@ -67,7 +69,8 @@ qn_status qn_ckpt_read_side_file(const char *folder, const char *file, size_t ma
 static bool exists(const char *path)
 {
     struct stat sb;
-    return stat(path, &sb) == 0 || (errno != ENOENT && errno != ENOTDIR); /* unreadable: let opening it say why */
+    return stat(path, &sb) == 0 ||
+           (errno != ENOENT && errno != ENOTDIR); /* unreadable: let opening it say why */
 }
 
 static qn_status read_config(qn_ckpt *ck, qn_error *err)
@@ -88,7 +91,8 @@ static qn_status read_config(qn_ckpt *ck, qn_error *err)
     return QN_OK;
 }
 
-/* ---- shards ----------------------------------------------------------------------------------------------- */
+/* ---- shards -----------------------------------------------------------------------------------------------
+ */
 
 /* As strcmp, for s[0..n) without a NUL. */
 static int compare_text(const char *s, size_t n, const char *other)
@@ -107,8 +111,10 @@ static size_t shard_place(const qn_ckpt *ck, const char *file, size_t n, bool *f
         size_t mid = lo + (hi - lo) / 2;
         int c = compare_text(file, n, ck->shards[mid].file);
         if (c == 0) return *found = true, mid;
-        if (c < 0) hi = mid;
-        else lo = mid + 1;
+        if (c < 0)
+            hi = mid;
+        else
+            lo = mid + 1;
     }
     return lo;
 }
@@ -157,7 +163,8 @@ static qn_status merge(qn_ckpt *ck, qn_error *err)
     size_t n = 0;
     for (size_t i = 0; i < ck->n_shards; i++) n += ck->shards[i].st.n;
     ck->tensors = calloc(n ? n : 1, sizeof *ck->tensors);
-    if (!ck->tensors) return qn_fail(err, QN_NOMEM, "%s: no memory for the table of %zu tensors", ck->path, n);
+    if (!ck->tensors)
+        return qn_fail(err, QN_NOMEM, "%s: no memory for the table of %zu tensors", ck->path, n);
     for (size_t i = 0; i < ck->n_shards; i++) {
         const qn_safetensors *s = &ck->shards[i].st;
         for (size_t k = 0; k < s->n; k++) ck->tensors[ck->n_tensors++] = &s->tensors[k];
@@ -180,13 +187,16 @@ static size_t tensor_place(const qn_ckpt *ck, const char *name, size_t n)
         size_t mid = lo + (hi - lo) / 2;
         int c = compare_text(name, n, ck->tensors[mid]->name);
         if (c == 0) return mid;
-        if (c < 0) hi = mid;
-        else lo = mid + 1;
+        if (c < 0)
+            hi = mid;
+        else
+            lo = mid + 1;
     }
     return ck->n_tensors;
 }
 
-/* ---- the index -------------------------------------------------------------------------------------------- */
+/* ---- the index --------------------------------------------------------------------------------------------
+ */
 
 static qn_status collect_file(void *ctx, const char *tensor, size_t n_tensor, const char *file, size_t n_file,
                               qn_error *err)
@@ -201,8 +211,8 @@ typedef struct comparison {
     bool *named; /* [n_tensors] the index has it */
 } comparison;
 
-static qn_status compare_entry(void *ctx, const char *tensor, size_t n_tensor, const char *file, size_t n_file,
-                               qn_error *err)
+static qn_status compare_entry(void *ctx, const char *tensor, size_t n_tensor, const char *file,
+                               size_t n_file, qn_error *err)
 {
     comparison *c = ctx;
     char shown[160], shown_file[96];
@@ -211,7 +221,8 @@ static qn_status compare_entry(void *ctx, const char *tensor, size_t n_tensor, c
     qn_printable(shown_file, sizeof shown_file, file, n_file);
     if (i == c->ck->n_tensors) return qn_fail(err, QN_CORRUPT, "tensor '%s' is not in %s", shown, shown_file);
     if (compare_text(file, n_file, c->ck->tensors[i]->file))
-        return qn_fail(err, QN_CORRUPT, "tensor '%s' is in %s, not in %s", shown, c->ck->tensors[i]->file, shown_file);
+        return qn_fail(err, QN_CORRUPT, "tensor '%s' is in %s, not in %s", shown, c->ck->tensors[i]->file,
+                       shown_file);
     if (c->named[i]) return qn_fail(err, QN_CORRUPT, "tensor '%s' occurs twice", shown);
     c->named[i] = true;
     return QN_OK;
@@ -233,7 +244,8 @@ static qn_status compare_index(const qn_ckpt *ck, const qn_map *index, qn_error 
     return st;
 }
 
-/* ---- open and close --------------------------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------------------------------
+ */
 
 /* Map and prove all shards, whose names are known. */
 static qn_status open_shards(qn_ckpt *ck, qn_error *err)
@@ -243,15 +255,17 @@ static qn_status open_shards(qn_ckpt *ck, qn_error *err)
     return st ? st : merge(ck, err);
 }
 
-/* A file model.safetensors that the index does not name would be a second checkpoint in the same folder. Programs
- * disagree about which of the two is the model, so there is no quiet choice. */
+/* A file model.safetensors that the index does not name would be a second checkpoint in the same folder.
+ * Programs disagree about which of the two is the model, so there is no quiet choice. */
 static qn_status refuse_two_models(const qn_ckpt *ck, bool single_exists, qn_error *err)
 {
     bool named;
     (void)shard_place(ck, SINGLE_FILE, strlen(SINGLE_FILE), &named);
     if (!single_exists || named) return QN_OK;
-    return qn_fail(err, QN_INVALID, "%s: holds two models, " SINGLE_FILE " and the files of " INDEX_FILE
-                   ", which does not name it: remove one of the two", ck->path);
+    return qn_fail(err, QN_INVALID,
+                   "%s: holds two models, " SINGLE_FILE " and the files of " INDEX_FILE
+                   ", which does not name it: remove one of the two",
+                   ck->path);
 }
 
 static qn_status open_indexed(qn_ckpt *ck, const char *index_path, bool single_exists, qn_error *err)
@@ -260,7 +274,8 @@ static qn_status open_indexed(qn_ckpt *ck, const char *index_path, bool single_e
     qn_status st = qn_map_open(&index, index_path, err);
     if (st) goto done;
     if (index.size > MAX_INDEX_BYTES) {
-        st = qn_fail(err, QN_TOO_LARGE, "%s: has %zu bytes, the limit is %zu", index_path, index.size, MAX_INDEX_BYTES);
+        st = qn_fail(err, QN_TOO_LARGE, "%s: has %zu bytes, the limit is %zu", index_path, index.size,
+                     MAX_INDEX_BYTES);
         goto done;
     }
     st = qn_shard_index_each(index.base, index.size, collect_file, ck, err);
@@ -303,7 +318,8 @@ qn_status qn_ckpt_open(qn_ckpt **out, const char *path, qn_error *err)
     qn_status st;
     *out = NULL;
     if (stat(path, &sb) == 0 && !S_ISDIR(sb.st_mode))
-        return qn_fail(err, QN_UNSUPPORTED, "%s: is not a folder with " CONFIG_FILE " and " SINGLE_FILE, path);
+        return qn_fail(err, QN_UNSUPPORTED, "%s: is not a folder with " CONFIG_FILE " and " SINGLE_FILE,
+                       path);
 
     qn_ckpt *ck = calloc(1, sizeof *ck);
     if (ck) ck->path = strdup(path);
@@ -336,10 +352,22 @@ void qn_ckpt_close(qn_ckpt *ck)
     free(ck);
 }
 
-const char *qn_ckpt_path(const qn_ckpt *ck) { return ck->path; }
-const json_t *qn_ckpt_config(const qn_ckpt *ck) { return ck->config; }
-size_t qn_ckpt_n_tensors(const qn_ckpt *ck) { return ck->n_tensors; }
-const qn_ckpt_tensor *qn_ckpt_at(const qn_ckpt *ck, size_t i) { return ck->tensors[i]; }
+const char *qn_ckpt_path(const qn_ckpt *ck)
+{
+    return ck->path;
+}
+const json_t *qn_ckpt_config(const qn_ckpt *ck)
+{
+    return ck->config;
+}
+size_t qn_ckpt_n_tensors(const qn_ckpt *ck)
+{
+    return ck->n_tensors;
+}
+const qn_ckpt_tensor *qn_ckpt_at(const qn_ckpt *ck, size_t i)
+{
+    return ck->tensors[i];
+}
 
 const qn_ckpt_tensor *qn_ckpt_find(const qn_ckpt *ck, const char *name)
 {

@@ -1,9 +1,9 @@
-/* checkpoint.h - the common view of a checkpoint, whatever its container: proven names, shapes and byte ranges,
- * and the configuration as JSON.
+/* checkpoint.h - the common view of a checkpoint, whatever its container: proven names, shapes and byte
+ * ranges, and the configuration as JSON.
  *
- * Opening maps the files and proves every tensor's name, dtype, shape and range once; after it nobody meets an
- * unchecked number from a file. The checkpoint owns the mappings: every pointer and string handed out is valid
- * until qn_ckpt_close. Immutable after opening: any thread. */
+ * Opening maps the files and proves every tensor's name, dtype, shape and range once; after it nobody meets
+ * an unchecked number from a file. The checkpoint owns the mappings: every pointer and string handed out is
+ * valid until qn_ckpt_close. Immutable after opening: any thread. */
 #ifndef QN_FORMATS_CHECKPOINT_H
 #define QN_FORMATS_CHECKPOINT_H
 
@@ -19,8 +19,8 @@ typedef struct qn_ckpt qn_ckpt;
 typedef struct qn_ckpt_tensor {
     const char *name; /* as in the file, NUL-terminated */
     qn_dtype dtype;
-    uint32_t n_dims;                  /* 0: a scalar */
-    uint64_t dims[QN_CKPT_MAX_DIMS];  /* row-major, last contiguous, each >= 1; unused ones are 1 */
+    uint32_t n_dims;                 /* 0: a scalar */
+    uint64_t dims[QN_CKPT_MAX_DIMS]; /* row-major, last contiguous, each >= 1; unused ones are 1 */
     uint64_t n_elements;
     uint64_t n_bytes;
     const void *data; /* no alignment promised */
@@ -37,8 +37,9 @@ size_t qn_ckpt_n_tensors(const qn_ckpt *ck);
 const qn_ckpt_tensor *qn_ckpt_at(const qn_ckpt *ck, size_t i);           /* sorted by name; i < n_tensors */
 const qn_ckpt_tensor *qn_ckpt_find(const qn_ckpt *ck, const char *name); /* NULL when absent */
 
-/* Read a small file of the folder (limit max_bytes). QN_NOT_FOUND when it is absent. *data NUL-terminated, free(). */
-qn_status qn_ckpt_read_side_file(const char *folder, const char *file, size_t max_bytes, char **data, size_t *n,
-                                 qn_error *err) QN_CHECKED;
+/* Read a small file of the folder (limit max_bytes). QN_NOT_FOUND when it is absent. *data NUL-terminated,
+ * free(). */
+qn_status qn_ckpt_read_side_file(const char *folder, const char *file, size_t max_bytes, char **data,
+                                 size_t *n, qn_error *err) QN_CHECKED;
 
 #endif

@@ -5,25 +5,18 @@
 #include <assert.h>
 #include <string.h>
 
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "checkpoint files are little-endian and read as they are");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "checkpoint files are little-endian and read as they are");
 
 static const qn_dtype_info table[QN_DTYPE_COUNT] = {
-    [QN_DTYPE_F32] = {"F32", 1, 4, true},
-    [QN_DTYPE_F16] = {"F16", 1, 2, true},
-    [QN_DTYPE_BF16] = {"BF16", 1, 2, true},
-    [QN_DTYPE_F64] = {"F64", 1, 8, false},
-    [QN_DTYPE_F8_E4M3] = {"F8_E4M3", 1, 1, false},
-    [QN_DTYPE_F8_E5M2] = {"F8_E5M2", 1, 1, false},
-    [QN_DTYPE_F8_E8M0] = {"F8_E8M0", 1, 1, false},
-    [QN_DTYPE_F4] = {"F4", 2, 1, false},
-    [QN_DTYPE_I64] = {"I64", 1, 8, false},
-    [QN_DTYPE_I32] = {"I32", 1, 4, false},
-    [QN_DTYPE_I16] = {"I16", 1, 2, false},
-    [QN_DTYPE_I8] = {"I8", 1, 1, false},
-    [QN_DTYPE_U64] = {"U64", 1, 8, false},
-    [QN_DTYPE_U32] = {"U32", 1, 4, false},
-    [QN_DTYPE_U16] = {"U16", 1, 2, false},
-    [QN_DTYPE_U8] = {"U8", 1, 1, false},
+    [QN_DTYPE_F32] = {"F32", 1, 4, true},          [QN_DTYPE_F16] = {"F16", 1, 2, true},
+    [QN_DTYPE_BF16] = {"BF16", 1, 2, true},        [QN_DTYPE_F64] = {"F64", 1, 8, false},
+    [QN_DTYPE_F8_E4M3] = {"F8_E4M3", 1, 1, false}, [QN_DTYPE_F8_E5M2] = {"F8_E5M2", 1, 1, false},
+    [QN_DTYPE_F8_E8M0] = {"F8_E8M0", 1, 1, false}, [QN_DTYPE_F4] = {"F4", 2, 1, false},
+    [QN_DTYPE_I64] = {"I64", 1, 8, false},         [QN_DTYPE_I32] = {"I32", 1, 4, false},
+    [QN_DTYPE_I16] = {"I16", 1, 2, false},         [QN_DTYPE_I8] = {"I8", 1, 1, false},
+    [QN_DTYPE_U64] = {"U64", 1, 8, false},         [QN_DTYPE_U32] = {"U32", 1, 4, false},
+    [QN_DTYPE_U16] = {"U16", 1, 2, false},         [QN_DTYPE_U8] = {"U8", 1, 1, false},
     [QN_DTYPE_BOOL] = {"BOOL", 1, 1, false},
 };
 
@@ -36,7 +29,8 @@ const qn_dtype_info *qn_dtype_get(qn_dtype t)
 bool qn_dtype_by_name(const char *name, size_t n, qn_dtype *out)
 {
     for (int i = 0; i < QN_DTYPE_COUNT; i++) {
-        if (strlen(table[i].name) == n && memcmp(table[i].name, name, n) == 0) return *out = (qn_dtype)i, true;
+        if (strlen(table[i].name) == n && memcmp(table[i].name, name, n) == 0)
+            return *out = (qn_dtype)i, true;
     }
     return false;
 }
@@ -58,7 +52,8 @@ static float float_of(uint32_t u)
 float qn_f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff;
-    if (e == 31) return float_of(sign | 0x7f800000u | m << 13 | (m ? 0x00400000u : 0)); /* quiet, as F16C does */
+    if (e == 31)
+        return float_of(sign | 0x7f800000u | m << 13 | (m ? 0x00400000u : 0)); /* quiet, as F16C does */
     if (e > 0) return float_of(sign | (e + 112) << 23 | m << 13);
     /* Zero and subnormal numbers are m * 2^-24, exact in f32. */
     return float_of(sign | bits_of((float)m * 0x1p-24f));
@@ -70,7 +65,8 @@ uint16_t qn_f32_to_f16(float f)
     x &= 0x7fffffff;
     if (x > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (x >> 13 & 0x3ff));
     if (x >= 0x47800000) return (uint16_t)(sign | 0x7c00); /* 65536 and more; 65520 gets there by its carry */
-    if (x >= 0x38800000) { /* 2^-14 and more: normal; a carry out of the mantissa raises the exponent, rightly */
+    if (x >=
+        0x38800000) { /* 2^-14 and more: normal; a carry out of the mantissa raises the exponent, rightly */
         x += 0xfff + (x >> 13 & 1);
         return (uint16_t)(sign | (x - 0x38000000) >> 13);
     }
@@ -85,7 +81,8 @@ uint16_t qn_f32_to_f16(float f)
 uint16_t qn_f32_to_bf16(float f)
 {
     uint32_t x = bits_of(f);
-    if ((x & 0x7fffffff) > 0x7f800000) return (uint16_t)(x >> 16 | 0x40); /* rounding could turn it into infinity */
+    if ((x & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(x >> 16 | 0x40); /* rounding could turn it into infinity */
     return (uint16_t)((x + 0x7fff + (x >> 16 & 1)) >> 16);
 }
 

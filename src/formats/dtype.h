@@ -1,8 +1,8 @@
 /* dtype.h - number formats of tensors: one table row per format, and conversion to f32.
  *
- * A format stores `lanes` consecutive elements of a row in `bytes` bytes; rows are encoded one by one, so a row
- * length must be a multiple of `lanes`. Formats that quern knows by name but does not compute with (yet) have
- * supported == false and are refused by name before anything is loaded. Any thread, no allocation. */
+ * A format stores `lanes` consecutive elements of a row in `bytes` bytes; rows are encoded one by one, so a
+ * row length must be a multiple of `lanes`. Formats that quern knows by name but does not compute with (yet)
+ * have supported == false and are refused by name before anything is loaded. Any thread, no allocation. */
 #ifndef QN_FORMATS_DTYPE_H
 #define QN_FORMATS_DTYPE_H
 
@@ -36,10 +36,11 @@ typedef struct qn_dtype_info {
     bool supported;   /* weights may have it */
 } qn_dtype_info;
 
-const qn_dtype_info *qn_dtype_get(qn_dtype t);                     /* never NULL for a valid enum value */
-bool qn_dtype_by_name(const char *name, size_t n, qn_dtype *out);  /* exact spelling */
+const qn_dtype_info *qn_dtype_get(qn_dtype t);                    /* never NULL for a valid enum value */
+bool qn_dtype_by_name(const char *name, size_t n, qn_dtype *out); /* exact spelling */
 
-/* n elements of type t at src (any alignment; n a multiple of the block's lanes) to f32. Only supported types. */
+/* n elements of type t at src (any alignment; n a multiple of the block's lanes) to f32. Only supported
+ * types. */
 void qn_dtype_to_f32(qn_dtype t, float *dst, const void *src, size_t n);
 
 float qn_f16_to_f32(uint16_t h);

@@ -1,6 +1,7 @@
-/* safetensors.c - the header of a safetensors file, read twice: once to count tensors and bytes of names, so that
- * exactly that much memory is taken, once to fill the table. What a tensor says about itself is checked where it
- * is read; that the tensors tile the data, and that no name occurs twice, is seen by sorting at the end. */
+/* safetensors.c - the header of a safetensors file, read twice: once to count tensors and bytes of names, so
+ * that exactly that much memory is taken, once to fill the table. What a tensor says about itself is checked
+ * where it is read; that the tensors tile the data, and that no name occurs twice, is seen by sorting at the
+ * end. */
 #include "formats/safetensors.h"
 
 #include <inttypes.h>
@@ -10,7 +11,7 @@
 #include "base/json_pull.h"
 #include "base/size.h"
 
-#define METADATA "__metadata__"
+#define METADATA  "__metadata__"
 #define MAX_DEPTH 8u /* the format needs 3; a little more, so that deeper ones are named as what they are */
 
 typedef struct reader {
@@ -26,15 +27,16 @@ typedef struct reader {
     char shown[160]; /* the name of the current tensor, printable */
 } reader;
 
-/* ---- the first reading ------------------------------------------------------------------------------------ */
+/* ---- the first reading ------------------------------------------------------------------------------------
+ */
 
 static qn_status check_name(const qn_json_pull *p, qn_error *err)
 {
     char shown[64];
     if (p->text_len == 0) return qn_json_pull_fail(p, err, "a tensor has an empty name");
     if (p->text_len > QN_SAFETENSORS_MAX_NAME)
-        return qn_fail(err, QN_TOO_LARGE, "byte %zu: a tensor name of %zu bytes, the limit is %u", p->at, p->text_len,
-                       QN_SAFETENSORS_MAX_NAME);
+        return qn_fail(err, QN_TOO_LARGE, "byte %zu: a tensor name of %zu bytes, the limit is %u", p->at,
+                       p->text_len, QN_SAFETENSORS_MAX_NAME);
     for (size_t i = 0; i < p->text_len; i++) {
         unsigned char c = (unsigned char)p->text[i];
         if (c < 0x20 || c == 0x7f) /* NUL would cut the name short, the others act on terminals */
@@ -65,7 +67,8 @@ static qn_status count(reader *r, qn_error *err)
     return st;
 }
 
-/* ---- the second reading ----------------------------------------------------------------------------------- */
+/* ---- the second reading -----------------------------------------------------------------------------------
+ */
 
 static qn_status read_metadata(reader *r, qn_error *err)
 {
@@ -96,10 +99,12 @@ static qn_status read_shape(reader *r, qn_ckpt_tensor *t, qn_error *err)
     while (!(st = qn_json_pull_next(&r->p, &e, err)) && e != QN_JSON_ARRAY_END) {
         uint64_t d;
         if (e != QN_JSON_NUMBER || !qn_json_pull_u64(&r->p, &d))
-            return qn_json_pull_fail(&r->p, err, "tensor '%s': a dimension is not a whole number below 2^64", r->shown);
+            return qn_json_pull_fail(&r->p, err, "tensor '%s': a dimension is not a whole number below 2^64",
+                                     r->shown);
         if (d == 0) return qn_json_pull_fail(&r->p, err, "tensor '%s' has a dimension of 0", r->shown);
         if (t->n_dims == QN_CKPT_MAX_DIMS)
-            return qn_fail(err, QN_TOO_LARGE, "tensor '%s' has more than %d dimensions", r->shown, QN_CKPT_MAX_DIMS);
+            return qn_fail(err, QN_TOO_LARGE, "tensor '%s' has more than %d dimensions", r->shown,
+                           QN_CKPT_MAX_DIMS);
         if (!qn_size_mul(t->n_elements, d, &t->n_elements))
             return qn_json_pull_fail(&r->p, err, "tensor '%s' has 2^64 elements or more", r->shown);
         t->dims[t->n_dims++] = d;
@@ -118,18 +123,21 @@ static qn_status read_offsets(reader *r, qn_ckpt_tensor *t, qn_error *err)
     while (!(st = qn_json_pull_next(&r->p, &e, err)) && e != QN_JSON_ARRAY_END) {
         uint64_t v;
         if (e != QN_JSON_NUMBER || !qn_json_pull_u64(&r->p, &v))
-            return qn_json_pull_fail(&r->p, err, "tensor '%s': an offset is not a whole number below 2^64", r->shown);
-        if (n == 2) return qn_json_pull_fail(&r->p, err, "tensor '%s' has more than two data_offsets", r->shown);
+            return qn_json_pull_fail(&r->p, err, "tensor '%s': an offset is not a whole number below 2^64",
+                                     r->shown);
+        if (n == 2)
+            return qn_json_pull_fail(&r->p, err, "tensor '%s' has more than two data_offsets", r->shown);
         at[n++] = v;
     }
     if (st) return st;
     if (n != 2) return qn_json_pull_fail(&r->p, err, "tensor '%s' has fewer than two data_offsets", r->shown);
     if (at[0] > at[1])
-        return qn_json_pull_fail(&r->p, err, "tensor '%s' begins at byte %" PRIu64 " and ends before, at %" PRIu64,
+        return qn_json_pull_fail(&r->p, err,
+                                 "tensor '%s' begins at byte %" PRIu64 " and ends before, at %" PRIu64,
                                  r->shown, at[0], at[1]);
     if (at[1] > r->data_bytes)
-        return qn_json_pull_fail(&r->p, err, "tensor '%s' ends at byte %" PRIu64 ", the data has %" PRIu64, r->shown,
-                                 at[1], r->data_bytes);
+        return qn_json_pull_fail(&r->p, err, "tensor '%s' ends at byte %" PRIu64 ", the data has %" PRIu64,
+                                 r->shown, at[1], r->data_bytes);
     t->data = r->data + at[0];
     t->n_bytes = at[1] - at[0];
     return QN_OK;
@@ -141,14 +149,15 @@ static qn_status check_length(const reader *r, const qn_ckpt_tensor *t, qn_error
     const qn_dtype_info *f = qn_dtype_get(t->dtype);
     uint64_t row = t->n_dims ? t->dims[t->n_dims - 1] : 1, bytes;
     if (row % f->lanes)
-        return qn_json_pull_fail(&r->p, err, "tensor '%s' has rows of %" PRIu64 " elements, %s comes in blocks of %u",
+        return qn_json_pull_fail(&r->p, err,
+                                 "tensor '%s' has rows of %" PRIu64 " elements, %s comes in blocks of %u",
                                  r->shown, row, f->name, f->lanes);
     if (!qn_size_mul(t->n_elements / f->lanes, f->bytes, &bytes))
         return qn_json_pull_fail(&r->p, err, "tensor '%s' has 2^64 bytes or more", r->shown);
     if (bytes != t->n_bytes)
         return qn_json_pull_fail(&r->p, err,
-                                 "tensor '%s' spans %" PRIu64 " bytes, its shape and dtype %s need %" PRIu64, r->shown,
-                                 t->n_bytes, f->name, bytes);
+                                 "tensor '%s' spans %" PRIu64 " bytes, its shape and dtype %s need %" PRIu64,
+                                 r->shown, t->n_bytes, f->name, bytes);
     return QN_OK;
 }
 
@@ -172,13 +181,15 @@ static qn_status read_tensor(reader *r, qn_ckpt_tensor *t, qn_error *err)
             return qn_json_pull_fail(&r->p, err, "tensor '%s' has an unknown field '%s'", r->shown,
                                      qn_printable(shown, sizeof shown, r->p.text, r->p.text_len));
         }
-        if (seen[i]) return qn_json_pull_fail(&r->p, err, "tensor '%s' has two fields '%s'", r->shown, fields[i].name);
+        if (seen[i])
+            return qn_json_pull_fail(&r->p, err, "tensor '%s' has two fields '%s'", r->shown, fields[i].name);
         seen[i] = true;
         if ((st = fields[i].read(r, t, err))) return st;
     }
     if (st) return st;
     for (size_t i = 0; i < N_FIELDS; i++)
-        if (!seen[i]) return qn_json_pull_fail(&r->p, err, "tensor '%s' has no '%s'", r->shown, fields[i].name);
+        if (!seen[i])
+            return qn_json_pull_fail(&r->p, err, "tensor '%s' has no '%s'", r->shown, fields[i].name);
     return check_length(r, t, err);
 }
 
@@ -207,11 +218,13 @@ static qn_status fill(reader *r, qn_error *err)
     return st;
 }
 
-/* ---- what only all tensors together show ------------------------------------------------------------------ */
+/* ---- what only all tensors together show ------------------------------------------------------------------
+ */
 
 static int by_data(const void *a, const void *b)
 {
-    uintptr_t x = (uintptr_t)((const qn_ckpt_tensor *)a)->data, y = (uintptr_t)((const qn_ckpt_tensor *)b)->data;
+    uintptr_t x = (uintptr_t)((const qn_ckpt_tensor *)a)->data,
+              y = (uintptr_t)((const qn_ckpt_tensor *)b)->data;
     return (x > y) - (x < y);
 }
 
@@ -232,9 +245,11 @@ static qn_status check_tiling(reader *r, qn_error *err)
         qn_printable(r->shown, sizeof r->shown, t[i].name, strlen(t[i].name));
         if (begin < end)
             return qn_fail(err, QN_CORRUPT, "tensors '%s' and '%s' overlap at byte %" PRIu64 " of the data",
-                           qn_printable(other, sizeof other, t[i - 1].name, strlen(t[i - 1].name)), r->shown, begin);
+                           qn_printable(other, sizeof other, t[i - 1].name, strlen(t[i - 1].name)), r->shown,
+                           begin);
         if (begin > end)
-            return qn_fail(err, QN_CORRUPT, "bytes %" PRIu64 " to %" PRIu64 " of the data, before '%s', belong to no tensor",
+            return qn_fail(err, QN_CORRUPT,
+                           "bytes %" PRIu64 " to %" PRIu64 " of the data, before '%s', belong to no tensor",
                            end, begin, r->shown);
         end = begin + t[i].n_bytes;
     }
@@ -256,13 +271,15 @@ static qn_status check_names_differ(reader *r, qn_error *err)
     return QN_OK;
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------------------------
+ */
 
 /* Find header and data in the file. */
 static qn_status split(reader *r, const uint8_t *base, size_t size, qn_error *err)
 {
     uint64_t n;
-    if (size < sizeof n) return qn_fail(err, QN_CORRUPT, "the file has %zu bytes, a safetensors file at least 8", size);
+    if (size < sizeof n)
+        return qn_fail(err, QN_CORRUPT, "the file has %zu bytes, a safetensors file at least 8", size);
     memcpy(&n, base, sizeof n);
     if (n > QN_SAFETENSORS_MAX_HEADER)
         return qn_fail(err, QN_TOO_LARGE, "a header of %" PRIu64 " bytes, the limit is %u", n,
@@ -276,7 +293,8 @@ static qn_status split(reader *r, const uint8_t *base, size_t size, qn_error *er
     return QN_OK;
 }
 
-qn_status qn_safetensors_parse(qn_safetensors *out, const void *base, size_t size, const char *file, qn_error *err)
+qn_status qn_safetensors_parse(qn_safetensors *out, const void *base, size_t size, const char *file,
+                               qn_error *err)
 {
     reader r = {.file = file, .out = out};
     *out = (qn_safetensors){0};

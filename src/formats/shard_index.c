@@ -1,5 +1,6 @@
 /* shard_index.c - one pass over the index of a sharded checkpoint. The callers go over it twice, to learn the
- * files and then to compare, rather than keep what it says: large indexes have hundreds of thousands of entries. */
+ * files and then to compare, rather than keep what it says: large indexes have hundreds of thousands of
+ * entries. */
 #include "formats/shard_index.h"
 
 #include <string.h>
@@ -14,10 +15,14 @@ static qn_status check_file_name(const qn_json_pull *p, qn_error *err)
     const char *s = p->text;
     size_t n = p->text_len;
     const char *why = NULL;
-    if (n == 0) why = "is empty";
-    else if (n > QN_SHARD_MAX_FILE_NAME) why = "is longer than 255 bytes";
-    else if (memchr(s, '/', n) || memchr(s, '\\', n)) why = "holds a path separator";
-    else if (memmem(s, n, "..", 2)) why = "holds '..'";
+    if (n == 0)
+        why = "is empty";
+    else if (n > QN_SHARD_MAX_FILE_NAME)
+        why = "is longer than 255 bytes";
+    else if (memchr(s, '/', n) || memchr(s, '\\', n))
+        why = "holds a path separator";
+    else if (memmem(s, n, "..", 2))
+        why = "holds '..'";
     else
         for (size_t i = 0; i < n && !why; i++)
             if ((unsigned char)s[i] < 0x20 || s[i] == 0x7f) why = "holds a control character";
@@ -33,8 +38,8 @@ static qn_status read_map(qn_json_pull *p, qn_shard_index_fn fn, void *ctx, qn_e
     while (!st && !(st = qn_json_pull_next(p, &e, err)) && e == QN_JSON_KEY) {
         size_t n = p->text_len;
         if (n > sizeof name)
-            return qn_fail(err, QN_TOO_LARGE, "byte %zu: a tensor name of %zu bytes, the limit is %zu", p->at, n,
-                           sizeof name);
+            return qn_fail(err, QN_TOO_LARGE, "byte %zu: a tensor name of %zu bytes, the limit is %zu", p->at,
+                           n, sizeof name);
         memcpy(name, p->text, n);
         st = qn_json_pull_expect(p, QN_JSON_STRING, "a file name in weight_map", err);
         if (!st) st = check_file_name(p, err);

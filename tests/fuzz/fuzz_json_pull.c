@@ -1,5 +1,6 @@
-/* fuzz_json_pull.c - the pull reader for JSON on any bytes, compared with jansson: both accept or both refuse. They
- * may differ only where jansson has limits of its own: numbers out of range, a NUL in a name, depth. */
+/* fuzz_json_pull.c - the pull reader for JSON on any bytes, compared with jansson: both accept or both
+ * refuse. They may differ only where jansson has limits of its own: numbers out of range, a NUL in a name,
+ * depth. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@ static void require_json_pull(bool holds)
     if (!holds) abort();
 }
 
-/* Read everything; whether it was accepted. skip_at: the event after which one skip happens, counted from 0. */
+/* Read everything; whether it was accepted. skip_at: the event after which one skip happens, counted from 0.
+ */
 static bool read_all(const uint8_t *text, size_t n, size_t skip_at, size_t *n_events)
 {
     qn_json_pull p;
@@ -25,12 +27,14 @@ static bool read_all(const uint8_t *text, size_t n, size_t skip_at, size_t *n_ev
     qn_json_pull_init(&p, text, n, QN_JSON_MAX_DEPTH);
     while (!(st = qn_json_pull_next(&p, &e, &err)) && e != QN_JSON_DONE) {
         require_json_pull(p.at < n && p.event == e && p.depth <= QN_JSON_MAX_DEPTH);
-        if (e == QN_JSON_KEY || e == QN_JSON_STRING) require_json_pull(qn_utf8_valid(p.text, p.text_len, NULL));
+        if (e == QN_JSON_KEY || e == QN_JSON_STRING)
+            require_json_pull(qn_utf8_valid(p.text, p.text_len, NULL));
         if (e == QN_JSON_NUMBER) {
             uint64_t u;
             int64_t i;
             double d;
-            bool is_u = qn_json_pull_u64(&p, &u), is_i = qn_json_pull_i64(&p, &i), is_d = qn_json_pull_double(&p, &d);
+            bool is_u = qn_json_pull_u64(&p, &u), is_i = qn_json_pull_i64(&p, &i),
+                 is_d = qn_json_pull_double(&p, &d);
             if (is_u && is_i) require_json_pull(u == (uint64_t)i);
             if (is_u || is_i) require_json_pull(is_d && d == (is_u ? (double)u : (double)i));
         }

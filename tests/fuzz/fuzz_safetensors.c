@@ -1,6 +1,6 @@
-/* fuzz_safetensors.c - the safetensors parser on any bytes. The first byte says how the rest is meant: even, it is
- * a whole file; odd, the next byte is the size of the data and the rest the header, so that mutations of the
- * header need not keep a length right. What is accepted must tile the data and be sorted. */
+/* fuzz_safetensors.c - the safetensors parser on any bytes. The first byte says how the rest is meant: even,
+ * it is a whole file; odd, the next byte is the size of the data and the rest the header, so that mutations
+ * of the header need not keep a length right. What is accepted must tile the data and be sorted. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *in, size_t n)
         for (size_t i = 0; i < s.n; i++) {
             const qn_ckpt_tensor *t = &s.tensors[i];
             const uint8_t *data = t->data;
-            require_safetensors(data >= file + 8 + header && data < end && t->n_bytes <= (size_t)(end - data));
+            require_safetensors(data >= file + 8 + header && data < end &&
+                                t->n_bytes <= (size_t)(end - data));
             require_safetensors(t->n_bytes > 0 && t->n_elements > 0 && t->n_dims <= QN_CKPT_MAX_DIMS);
             require_safetensors(strlen(t->name) > 0 && strlen(t->name) <= QN_SAFETENSORS_MAX_NAME);
             require_safetensors(i == 0 || strcmp(s.tensors[i - 1].name, t->name) < 0);

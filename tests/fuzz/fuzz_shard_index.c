@@ -6,12 +6,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *in, size_t n);
 
-static qn_status see_entry(void *ctx, const char *tensor, size_t n_tensor, const char *file, size_t n_file, qn_error *err)
+static qn_status see_entry(void *ctx, const char *tensor, size_t n_tensor, const char *file, size_t n_file,
+                           qn_error *err)
 {
     unsigned *sum = ctx;
     (void)err;
     for (size_t i = 0; i < n_tensor; i++) *sum += (unsigned char)tensor[i];
-    if (n_file == 0 || n_file > QN_SHARD_MAX_FILE_NAME || memchr(file, '/', n_file) || memchr(file, 0, n_file)) abort();
+    if (n_file == 0 || n_file > QN_SHARD_MAX_FILE_NAME || memchr(file, '/', n_file) ||
+        memchr(file, 0, n_file))
+        abort();
     if (n_file == 2 && memcmp(file, "..", 2) == 0) abort();
     return QN_OK;
 }

@@ -27,7 +27,8 @@ static void opens(const char *path, size_t n_tensors)
         uint64_t n = 1;
         for (size_t d = 0; d < QN_CKPT_MAX_DIMS; d++) n *= t->dims[d];
         assert_int_equal(n, t->n_elements);
-        for (size_t b = 0; b < t->n_bytes; b++) sum += ((const uint8_t *)t->data)[b]; /* every byte can be read */
+        for (size_t b = 0; b < t->n_bytes; b++)
+            sum += ((const uint8_t *)t->data)[b]; /* every byte can be read */
     }
     assert_true(sum > 0);
     assert_null(qn_ckpt_find(ck, "no.such.tensor"));
@@ -46,7 +47,8 @@ static void golden_folders_open(void **state)
     opens("models/demo", 123);
 }
 
-/* ---- folders made here ------------------------------------------------------------------------------------- */
+/* ---- folders made here
+ * ------------------------------------------------------------------------------------- */
 
 static char dir[64];
 
@@ -69,8 +71,9 @@ static int make_dir(void **state)
 static int remove_dir(void **state)
 {
     (void)state;
-    static const char *const files[] = {"config.json", "model.safetensors", "model.safetensors.index.json",
-                                        "s1.safetensors", "s2.safetensors", "pipe", "empty"};
+    static const char *const files[] = {"config.json",    "model.safetensors", "model.safetensors.index.json",
+                                        "s1.safetensors", "s2.safetensors",    "pipe",
+                                        "empty"};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (unlink(in_dir(files[i]))) rmdir(in_dir(files[i]));
     return rmdir(dir);
@@ -84,7 +87,10 @@ static void write_bytes(const char *file, const void *p, size_t n)
     assert_int_equal(fclose(f), 0);
 }
 
-static void write_text(const char *file, const char *text) { write_bytes(file, text, strlen(text)); }
+static void write_text(const char *file, const char *text)
+{
+    write_bytes(file, text, strlen(text));
+}
 
 /* A safetensors file of U8 tensors with one byte each; names are divided by commas. */
 static void write_weights(const char *file, const char *names)
@@ -118,9 +124,9 @@ static void refused(qn_status want, const char *message)
     assert_true(strncmp(err.msg, dir, strlen(dir)) == 0); /* every message begins with the path */
 }
 
-#define INDEX       "model.safetensors.index.json"
-#define MAP(body)   "{\"metadata\":{\"total_size\":3},\"weight_map\":{" body "}}"
-#define AB_IN_TWO   "\"a\":\"s1.safetensors\",\"b\":\"s2.safetensors\",\"c\":\"s1.safetensors\""
+#define INDEX     "model.safetensors.index.json"
+#define MAP(body) "{\"metadata\":{\"total_size\":3},\"weight_map\":{" body "}}"
+#define AB_IN_TWO "\"a\":\"s1.safetensors\",\"b\":\"s2.safetensors\",\"c\":\"s1.safetensors\""
 
 static void a_single_file(void **state)
 {
@@ -279,7 +285,8 @@ static void bad_indexes(void **state)
     char *many = malloc(4097 * 24 + 64);
     assert_non_null(many);
     size_t n = (size_t)snprintf(many, 64, "{\"weight_map\":{");
-    for (int i = 0; i < 4097; i++) n += (size_t)snprintf(many + n, 24, "%s\"t%d\":\"%d\"", i ? "," : "", i, i);
+    for (int i = 0; i < 4097; i++)
+        n += (size_t)snprintf(many + n, 24, "%s\"t%d\":\"%d\"", i ? "," : "", i, i);
     snprintf(many + n, 3, "}}");
     write_text(INDEX, many);
     free(many);

@@ -1,5 +1,5 @@
-/* test_dtype.c - the table of number formats, and every rounding against a reference that searches the nearest
- * code among exact values in double. */
+/* test_dtype.c - the table of number formats, and every rounding against a reference that searches the
+ * nearest code among exact values in double. */
 #include "tap.h"
 
 #include <math.h>
@@ -22,10 +22,12 @@ static float float_of(uint32_t u)
     return f;
 }
 
-/* ---- the slow reference ----------------------------------------------------------------------------------- */
+/* ---- the slow reference -----------------------------------------------------------------------------------
+ */
 
-/* The exact value of code `mag` (no sign) of a format with e_bits and m_bits; one step past the largest finite
- * number it goes on as if there were one more exponent, which is where rounding to infinity is decided. */
+/* The exact value of code `mag` (no sign) of a format with e_bits and m_bits; one step past the largest
+ * finite number it goes on as if there were one more exponent, which is where rounding to infinity is
+ * decided. */
 static double code_value(uint32_t mag, int e_bits, int m_bits)
 {
     int bias = (1 << (e_bits - 1)) - 1, e = (int)(mag >> m_bits);
@@ -40,8 +42,10 @@ static uint16_t nearest(float f, int e_bits, int m_bits)
     if (isinf(f) || x >= code_value(infinite, e_bits, m_bits)) return (uint16_t)(sign | infinite);
     while (hi - lo > 1) { /* value(lo) <= x < value(hi) */
         uint32_t mid = (lo + hi) / 2;
-        if (code_value(mid, e_bits, m_bits) <= x) lo = mid;
-        else hi = mid;
+        if (code_value(mid, e_bits, m_bits) <= x)
+            lo = mid;
+        else
+            hi = mid;
     }
     double down = x - code_value(lo, e_bits, m_bits), up = code_value(hi, e_bits, m_bits) - x;
     return (uint16_t)(sign | (down < up || (down == up && lo % 2 == 0) ? lo : hi));
@@ -63,7 +67,8 @@ static void check(float f)
         fail_msg("bf16 of %a is %04x, want %04x", f, qn_f32_to_bf16(f), nearest(f, 8, 7));
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------------ */
+/* ---- tests ------------------------------------------------------------------------------------------------
+ */
 
 static void every_f16_and_bf16_goes_there_and_back(void **state)
 {
@@ -76,9 +81,12 @@ static void every_f16_and_bf16_goes_there_and_back(void **state)
         assert_int_equal(isnan(b) != 0, bf16_nan);
         assert_int_equal(qn_f32_to_f16(f), f16_nan ? h | 0x200 : h);
         assert_int_equal(qn_f32_to_bf16(b), bf16_nan ? h | 0x40 : h);
-        if (f16_nan) assert_true(bits_of(f) & 0x00400000); /* quiet */
-        else if ((h & 0x7fff) != 0x7c00) assert_true(fabs((double)f) == code_value(h & 0x7fff, 5, 10));
-        else assert_true(isinf(f));
+        if (f16_nan)
+            assert_true(bits_of(f) & 0x00400000); /* quiet */
+        else if ((h & 0x7fff) != 0x7c00)
+            assert_true(fabs((double)f) == code_value(h & 0x7fff, 5, 10));
+        else
+            assert_true(isinf(f));
         assert_int_equal(signbit(f) != 0, h >> 15);
         if (!bf16_nan && (h & 0x7fff) != 0x7f80) assert_true(fabs((double)b) == code_value(h & 0x7fff, 8, 7));
     }
@@ -87,8 +95,10 @@ static void every_f16_and_bf16_goes_there_and_back(void **state)
 static void rounding_at_every_boundary(void **state)
 {
     (void)state;
-    for (uint32_t c = 0; c <= 0x7c00; c++) { /* each code, the middle to the next, and the neighbours of both */
-        float at = (float)code_value(c, 5, 10), mid = (float)((code_value(c, 5, 10) + code_value(c + 1, 5, 10)) / 2);
+    for (uint32_t c = 0; c <= 0x7c00;
+         c++) { /* each code, the middle to the next, and the neighbours of both */
+        float at = (float)code_value(c, 5, 10),
+              mid = (float)((code_value(c, 5, 10) + code_value(c + 1, 5, 10)) / 2);
         for (int d = -1; d <= 1; d++) {
             check(float_of(bits_of(at) + (uint32_t)d));
             check(float_of(bits_of(mid) + (uint32_t)d));
@@ -110,14 +120,30 @@ static void rounding_of_chosen_values(void **state)
         float f;
         uint16_t f16, bf16;
     } t[] = {
-        {0.0f, 0x0000, 0x0000},      {-0.0f, 0x8000, 0x8000},     {1.0f, 0x3c00, 0x3f80},
-        {-2.0f, 0xc000, 0xc000},     {65504.0f, 0x7bff, 0x4780},  {65519.996f, 0x7bff, 0x4780},
-        {65520.0f, 0x7c00, 0x4780},  {-65520.0f, 0xfc00, 0xc780}, {0x1p-24f, 0x0001, 0x3380},
-        {0x1p-25f, 0x0000, 0x3300},  {0x1.8p-24f, 0x0002, 0x33c0}, {0x1.000002p-25f, 0x0001, 0x3300},
-        {0x1.ff8p-15f, 0x03ff, 0x3880}, {0x1p-14f, 0x0400, 0x3880}, {1.0f + 0x1p-11f, 0x3c00, 0x3f80},
-        {1.0f + 0x3p-11f, 0x3c02, 0x3f80}, {1.0f + 0x1p-8f, 0x3c04, 0x3f80}, {1.0f + 0x3p-8f, 0x3c0c, 0x3f82},
-        {3.4028235e38f, 0x7c00, 0x7f80}, {0x1.fep127f, 0x7c00, 0x7f7f}, {INFINITY, 0x7c00, 0x7f80},
-        {-INFINITY, 0xfc00, 0xff80}, {0x1p-149f, 0x0000, 0x0000}, {0x1p-133f, 0x0000, 0x0001},
+        {0.0f, 0x0000, 0x0000},
+        {-0.0f, 0x8000, 0x8000},
+        {1.0f, 0x3c00, 0x3f80},
+        {-2.0f, 0xc000, 0xc000},
+        {65504.0f, 0x7bff, 0x4780},
+        {65519.996f, 0x7bff, 0x4780},
+        {65520.0f, 0x7c00, 0x4780},
+        {-65520.0f, 0xfc00, 0xc780},
+        {0x1p-24f, 0x0001, 0x3380},
+        {0x1p-25f, 0x0000, 0x3300},
+        {0x1.8p-24f, 0x0002, 0x33c0},
+        {0x1.000002p-25f, 0x0001, 0x3300},
+        {0x1.ff8p-15f, 0x03ff, 0x3880},
+        {0x1p-14f, 0x0400, 0x3880},
+        {1.0f + 0x1p-11f, 0x3c00, 0x3f80},
+        {1.0f + 0x3p-11f, 0x3c02, 0x3f80},
+        {1.0f + 0x1p-8f, 0x3c04, 0x3f80},
+        {1.0f + 0x3p-8f, 0x3c0c, 0x3f82},
+        {3.4028235e38f, 0x7c00, 0x7f80},
+        {0x1.fep127f, 0x7c00, 0x7f7f},
+        {INFINITY, 0x7c00, 0x7f80},
+        {-INFINITY, 0xfc00, 0xff80},
+        {0x1p-149f, 0x0000, 0x0000},
+        {0x1p-133f, 0x0000, 0x0001},
     };
     for (size_t i = 0; i < sizeof t / sizeof t[0]; i++) {
         assert_int_equal(qn_f32_to_f16(t[i].f), t[i].f16);
@@ -145,11 +171,12 @@ static void names_and_sizes(void **state)
         const char *name;
         uint32_t lanes, bytes;
         bool supported;
-    } t[] = {{"F64", 1, 8, false},     {"F32", 1, 4, true},       {"F16", 1, 2, true},      {"BF16", 1, 2, true},
-             {"F8_E4M3", 1, 1, false}, {"F8_E5M2", 1, 1, false},  {"F8_E8M0", 1, 1, false}, {"F4", 2, 1, false},
-             {"I64", 1, 8, false},     {"I32", 1, 4, false},      {"I16", 1, 2, false},     {"I8", 1, 1, false},
-             {"U64", 1, 8, false},     {"U32", 1, 4, false},      {"U16", 1, 2, false},     {"U8", 1, 1, false},
-             {"BOOL", 1, 1, false}};
+    } t[] = {{"F64", 1, 8, false},     {"F32", 1, 4, true},      {"F16", 1, 2, true},
+             {"BF16", 1, 2, true},     {"F8_E4M3", 1, 1, false}, {"F8_E5M2", 1, 1, false},
+             {"F8_E8M0", 1, 1, false}, {"F4", 2, 1, false},      {"I64", 1, 8, false},
+             {"I32", 1, 4, false},     {"I16", 1, 2, false},     {"I8", 1, 1, false},
+             {"U64", 1, 8, false},     {"U32", 1, 4, false},     {"U16", 1, 2, false},
+             {"U8", 1, 1, false},      {"BOOL", 1, 1, false}};
     assert_int_equal(sizeof t / sizeof t[0], QN_DTYPE_COUNT);
     for (size_t i = 0; i < QN_DTYPE_COUNT; i++) {
         qn_dtype d;
@@ -183,8 +210,9 @@ static void rows_to_f32(void **state)
             for (size_t i = 0; i < n; i++) {
                 uint32_t u = 0;
                 memcpy(&u, src + 1 + i * f->bytes, f->bytes);
-                float want = t == QN_DTYPE_F32 ? float_of(u)
-                                               : (t == QN_DTYPE_F16 ? qn_f16_to_f32((uint16_t)u) : float_of(u << 16));
+                float want = t == QN_DTYPE_F32
+                                 ? float_of(u)
+                                 : (t == QN_DTYPE_F16 ? qn_f16_to_f32((uint16_t)u) : float_of(u << 16));
                 assert_int_equal(bits_of(dst[i]), bits_of(want));
             }
             assert_int_equal(bits_of(dst[n]), 0xdeadbeef);
@@ -195,9 +223,12 @@ static void rows_to_f32(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_f16_and_bf16_goes_there_and_back), cmocka_unit_test(rounding_at_every_boundary),
-        cmocka_unit_test(rounding_of_chosen_values),              cmocka_unit_test(rounding_of_random_bits),
-        cmocka_unit_test(names_and_sizes),                        cmocka_unit_test(rows_to_f32),
+        cmocka_unit_test(every_f16_and_bf16_goes_there_and_back),
+        cmocka_unit_test(rounding_at_every_boundary),
+        cmocka_unit_test(rounding_of_chosen_values),
+        cmocka_unit_test(rounding_of_random_bits),
+        cmocka_unit_test(names_and_sizes),
+        cmocka_unit_test(rows_to_f32),
     };
     return TEST_MAIN(tests);
 }

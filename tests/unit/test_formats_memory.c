@@ -1,6 +1,6 @@
-/* test_formats_memory.c - what opening a checkpoint takes from the heap, and what it does when the heap refuses.
- * The program has allocation functions of its own in front of the C library's, which count and can fail at will;
- * a sanitizer brings its own as well, so under one these tests are skipped. */
+/* test_formats_memory.c - what opening a checkpoint takes from the heap, and what it does when the heap
+ * refuses. The program has allocation functions of its own in front of the C library's, which count and can
+ * fail at will; a sanitizer brings its own as well, so under one these tests are skipped. */
 #include "tap.h"
 
 #include <errno.h>
@@ -37,7 +37,10 @@ EVERYBODYS void free(void *p);
 
 static size_t in_use, peak, n_calls, fail_at; /* fail_at: the call that fails, from 1; 0 for none */
 
-static bool refuse(void) { return ++n_calls == fail_at ? errno = ENOMEM, true : false; }
+static bool refuse(void)
+{
+    return ++n_calls == fail_at ? errno = ENOMEM, true : false;
+}
 
 static void *counted(void *p)
 {
@@ -46,8 +49,14 @@ static void *counted(void *p)
     return p;
 }
 
-void *malloc(size_t n) { return refuse() ? NULL : counted(__libc_malloc(n)); }
-void *calloc(size_t n, size_t each) { return refuse() ? NULL : counted(__libc_calloc(n, each)); }
+void *malloc(size_t n)
+{
+    return refuse() ? NULL : counted(__libc_malloc(n));
+}
+void *calloc(size_t n, size_t each)
+{
+    return refuse() ? NULL : counted(__libc_calloc(n, each));
+}
 
 void *realloc(void *p, size_t n)
 {
@@ -55,7 +64,8 @@ void *realloc(void *p, size_t n)
     size_t old = p ? malloc_usable_size(p) : 0;
     void *q = __libc_realloc(p, n);
     if (!q) return NULL;
-    if (in_use + malloc_usable_size(q) > peak) peak = in_use + malloc_usable_size(q); /* both, while it copies */
+    if (in_use + malloc_usable_size(q) > peak)
+        peak = in_use + malloc_usable_size(q); /* both, while it copies */
     in_use -= old;
     return counted(q);
 }
@@ -79,7 +89,8 @@ static uint8_t *make_file(size_t n_tensors, const char *fmt, size_t *size, size_
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
         n += (size_t)snprintf(p + n, cap - n, fmt, i);
 #pragma GCC diagnostic pop
-        n += (size_t)snprintf(p + n, cap - n, "\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[%zu,%zu]}", i, i + 1);
+        n += (size_t)snprintf(p + n, cap - n, "\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[%zu,%zu]}",
+                              i, i + 1);
     }
     p[n++] = '}';
     uint64_t header = n - 8;
@@ -96,7 +107,10 @@ static void parsing_stays_under_four_headers(void **state)
     static const struct {
         size_t n_tensors;
         const char *fmt;
-    } t[] = {{50000, "model.language_model.layers.%zu.mlp.gate_proj.weight"}, {50000, "%zu"}, {50000, "\\u0061%zu"}, {1, "%zu"}};
+    } t[] = {{50000, "model.language_model.layers.%zu.mlp.gate_proj.weight"},
+             {50000, "%zu"},
+             {50000, "\\u0061%zu"},
+             {1, "%zu"}};
     for (size_t i = 0; i < sizeof t / sizeof t[0]; i++) {
         size_t size, header;
         uint8_t *file = make_file(t[i].n_tensors, t[i].fmt, &size, &header);
@@ -108,8 +122,8 @@ static void parsing_stays_under_four_headers(void **state)
         size_t took = peak - before, kept = in_use - before;
         if (st) fail_msg("%s", err.msg);
         assert_int_equal(s.n, t[i].n_tensors);
-        print_message("# header %zu bytes, peak %zu (%.2f x), kept %zu\n", header, took, (double)took / (double)header,
-                      kept);
+        print_message("# header %zu bytes, peak %zu (%.2f x), kept %zu\n", header, took,
+                      (double)took / (double)header, kept);
         assert_true(took <= 4 * header + (1 << 20));
         qn_safetensors_deinit(&s);
         assert_int_equal(in_use, before);
@@ -132,7 +146,8 @@ static void every_failed_allocation_is_an_error(const char *path)
         if (st) {
             /* jansson tells some failed allocations as errors of syntax */
             bool config = st == QN_CORRUPT && strstr(err.msg, "config.json: line");
-            if (!(st == QN_NOMEM || config) || !err.msg[0]) fail_msg("allocation %zu: status %d, '%s'", n, st, err.msg);
+            if (!(st == QN_NOMEM || config) || !err.msg[0])
+                fail_msg("allocation %zu: status %d, '%s'", n, st, err.msg);
             assert_null(ck);
         } else {
             qn_ckpt_close(ck); /* a sort does without the memory it was refused */

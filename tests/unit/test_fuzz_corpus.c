@@ -1,5 +1,5 @@
-/* test_fuzz_corpus.c - runs every fuzz target over its corpus, tests/data/fuzz/<name>/, without a fuzzer: what was
- * found once stays found. A new target is an include and a line in main. */
+/* test_fuzz_corpus.c - runs every fuzz target over its corpus, tests/data/fuzz/<name>/, without a fuzzer:
+ * what was found once stays found. A new target is an include and a line in main. */
 #include "tap.h"
 
 #include <dirent.h>
@@ -41,9 +41,18 @@ static void replay(const char *name, int (*target)(const uint8_t *in, size_t n))
     assert_true(n_files > 0);
 }
 
-static void safetensors(void **state) { (void)state, replay("safetensors", fuzz_safetensors); }
-static void json_pull(void **state) { (void)state, replay("json_pull", fuzz_json_pull); }
-static void shard_index(void **state) { (void)state, replay("shard_index", fuzz_shard_index); }
+static void safetensors(void **state)
+{
+    (void)state, replay("safetensors", fuzz_safetensors);
+}
+static void json_pull(void **state)
+{
+    (void)state, replay("json_pull", fuzz_json_pull);
+}
+static void shard_index(void **state)
+{
+    (void)state, replay("shard_index", fuzz_shard_index);
+}
 
 int main(void)
 {

@@ -1,5 +1,5 @@
-/* test_safetensors.c - the header of a safetensors file: what is read from a good one, a table of bad ones with
- * the refusal each must reach, every prefix of a file, every changed byte of a header. */
+/* test_safetensors.c - the header of a safetensors file: what is read from a good one, a table of bad ones
+ * with the refusal each must reach, every prefix of a file, every changed byte of a header. */
 #include "tap.h"
 
 #include <stdio.h>
@@ -82,15 +82,15 @@ static void a_file_without_tensors(void **state)
 }
 
 /* One tensor whose fields are given; 4 bytes of data. */
-#define ONE(fields)           "{\"a\":{" fields "}}"
-#define DT(d)                 "\"dtype\":\"" d "\""
-#define SH(s)                 "\"shape\":[" s "]"
-#define OFF(o)                "\"data_offsets\":[" o "]"
-#define FULL(d, s, o)         ONE(DT(d) "," SH(s) "," OFF(o))
-#define NAMED(name, d, s, o)  "\"" name "\":{" DT(d) "," SH(s) "," OFF(o) "}"
-#define A4                    NAMED("a", "U8", "4", "0,4")
-#define TEN                   "0123456789"
-#define HUNDRED               TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
+#define ONE(fields)          "{\"a\":{" fields "}}"
+#define DT(d)                "\"dtype\":\"" d "\""
+#define SH(s)                "\"shape\":[" s "]"
+#define OFF(o)               "\"data_offsets\":[" o "]"
+#define FULL(d, s, o)        ONE(DT(d) "," SH(s) "," OFF(o))
+#define NAMED(name, d, s, o) "\"" name "\":{" DT(d) "," SH(s) "," OFF(o) "}"
+#define A4                   NAMED("a", "U8", "4", "0,4")
+#define TEN                  "0123456789"
+#define HUNDRED              TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
 
 static const struct bad {
     const char *header;
@@ -118,12 +118,14 @@ static const struct bad {
     {"{\"" HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED TEN "123\":{}}", 0, QN_TOO_LARGE,
      "a tensor name of 513 bytes, the limit is 512"},
     {"{" A4 "," A4 "}", 4, QN_CORRUPT, "overlap"},
-    {"{" NAMED("a", "U8", "2", "0,2") "," NAMED("a", "U8", "2", "2,4") "}", 4, QN_CORRUPT, "tensor 'a' occurs twice"},
+    {"{" NAMED("a", "U8", "2", "0,2") "," NAMED("a", "U8", "2", "2,4") "}", 4, QN_CORRUPT,
+     "tensor 'a' occurs twice"},
     {"{" NAMED("a", "U8", "2", "0,2") "," NAMED("\\u0061", "U8", "2", "2,4") "}", 4, QN_CORRUPT,
      "tensor 'a' occurs twice"},
     /* metadata */
     {"{\"__metadata__\":[]}", 0, QN_CORRUPT, "__metadata__ must be an object, found an array"},
-    {"{\"__metadata__\":{\"a\":1}}", 0, QN_CORRUPT, "a value in __metadata__ must be a string, found a number"},
+    {"{\"__metadata__\":{\"a\":1}}", 0, QN_CORRUPT,
+     "a value in __metadata__ must be a string, found a number"},
     {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, QN_CORRUPT, "__metadata__ occurs twice"},
     /* entries and fields */
     {"{\"a\":[]}", 0, QN_CORRUPT, "a tensor's entry must be an object, found an array"},
@@ -134,8 +136,10 @@ static const struct bad {
     {ONE(DT("U8") "," SH("4")), 4, QN_CORRUPT, "tensor 'a' has no 'data_offsets'"},
     {ONE(DT("U8") "," SH("4") "," OFF("0,4") ",\"strides\":[1]"), 4, QN_CORRUPT,
      "tensor 'a' has an unknown field 'strides'"},
-    {ONE(DT("U8") "," SH("4") "," DT("U8") "," OFF("0,4")), 4, QN_CORRUPT, "tensor 'a' has two fields 'dtype'"},
-    {ONE(DT("U8") "," SH("4") "," SH("4") "," OFF("0,4")), 4, QN_CORRUPT, "tensor 'a' has two fields 'shape'"},
+    {ONE(DT("U8") "," SH("4") "," DT("U8") "," OFF("0,4")), 4, QN_CORRUPT,
+     "tensor 'a' has two fields 'dtype'"},
+    {ONE(DT("U8") "," SH("4") "," SH("4") "," OFF("0,4")), 4, QN_CORRUPT,
+     "tensor 'a' has two fields 'shape'"},
     {ONE(DT("U8") "," SH("4") "," OFF("0,4") "," OFF("0,4")), 4, QN_CORRUPT,
      "tensor 'a' has two fields 'data_offsets'"},
     /* dtype */
@@ -165,7 +169,8 @@ static const struct bad {
     {FULL("U8", "", "0,4"), 4, QN_CORRUPT, "spans 4 bytes, its shape and dtype U8 need 1"},
     {FULL("U8", "1", "2,2"), 4, QN_CORRUPT, "spans 0 bytes, its shape and dtype U8 need 1"},
     /* offsets */
-    {ONE(DT("U8") "," SH("4") ",\"data_offsets\":{}"), 4, QN_CORRUPT, "data_offsets must be an array, found an object"},
+    {ONE(DT("U8") "," SH("4") ",\"data_offsets\":{}"), 4, QN_CORRUPT,
+     "data_offsets must be an array, found an object"},
     {FULL("U8", "4", ""), 4, QN_CORRUPT, "tensor 'a' has fewer than two data_offsets"},
     {FULL("U8", "4", "0"), 4, QN_CORRUPT, "tensor 'a' has fewer than two data_offsets"},
     {FULL("U8", "4", "0,4,4"), 4, QN_CORRUPT, "tensor 'a' has more than two data_offsets"},
@@ -179,7 +184,8 @@ static const struct bad {
     /* the data as a whole */
     {"{" NAMED("a", "U8", "3", "0,3") "," NAMED("b", "U8", "2", "2,4") "}", 4, QN_CORRUPT,
      "tensors 'a' and 'b' overlap at byte 2"},
-    {"{" NAMED("a", "U8", "4", "0,4") "," NAMED("b", "U8", "1", "1,2") "}", 4, QN_CORRUPT, "overlap at byte 1"},
+    {"{" NAMED("a", "U8", "4", "0,4") "," NAMED("b", "U8", "1", "1,2") "}", 4, QN_CORRUPT,
+     "overlap at byte 1"},
     {"{" NAMED("b", "U8", "1", "3,4") "," NAMED("a", "U8", "2", "0,2") "}", 4, QN_CORRUPT,
      "bytes 2 to 3 of the data, before 'b', belong to no tensor"},
     {FULL("U8", "3", "1,4"), 4, QN_CORRUPT, "bytes 0 to 1 of the data, before 'a', belong to no tensor"},
@@ -187,14 +193,16 @@ static const struct bad {
     {"{}", 1, QN_CORRUPT, "the tensors end at byte 0, the data has 1"},
 };
 
-static void refused(const void *header, size_t n, size_t n_data, uint64_t said, qn_status want, const char *message)
+static void refused(const void *header, size_t n, size_t n_data, uint64_t said, qn_status want,
+                    const char *message)
 {
     qn_safetensors s;
     qn_error err = {0};
     uint8_t *file;
     qn_status st = parse(&s, header, n, n_data, said, &file, &err);
     if (st != want || !strstr(err.msg, message))
-        fail_msg("%.100s: got %d '%s', want %d '%s'", (const char *)header, st, st ? err.msg : "", want, message);
+        fail_msg("%.100s: got %d '%s', want %d '%s'", (const char *)header, st, st ? err.msg : "", want,
+                 message);
     assert_int_equal(err.status, want);
     assert_null(s.tensors);
     assert_int_equal(s.n, 0);
@@ -253,8 +261,9 @@ static void check_accepted(const qn_safetensors *s, const uint8_t *data, size_t 
     assert_int_equal(sum, n_data);
 }
 
-static const char small[] = "{\"__metadata__\":{\"format\":\"pt\"}," NAMED("a.b", "F16", "2,3", "0,12") "," NAMED(
-    "c\\u00e9", "F32", "", "12,16") "," NAMED("d", "F4", "8", "16,20") "} ";
+static const char small[] =
+    "{\"__metadata__\":{\"format\":\"pt\"}," NAMED("a.b", "F16", "2,3", "0,12") "," NAMED(
+        "c\\u00e9", "F32", "", "12,16") "," NAMED("d", "F4", "8", "16,20") "} ";
 #define SMALL_DATA 20
 
 static void every_prefix_is_refused(void **state)
