@@ -4,6 +4,7 @@
 
 #include "formats/checkpoint.h"
 #include "model/model.h"
+#include "text/chat.h"
 #include "text/tokenizer.h"
 
 #define QN_MAX_STOPS 16
@@ -12,6 +13,7 @@ struct qn_model {
     qn_ckpt *ckpt;
     qn_net *net;
     qn_tokenizer *tokenizer; /* NULL: the folder has none */
+    qn_chat_template *chat;  /* NULL: the folder has none */
     char *name;
     int32_t stops[QN_MAX_STOPS];
     uint32_t n_stops;

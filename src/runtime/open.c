@@ -89,6 +89,7 @@ qn_status qn_model_open(qn_model **out, const char *path, qn_error *err)
     bool in_file = st; /* the checkpoint names its files itself */
     if (!st) st = qn_net_bind(&m->net, m->ckpt, err);
     if (!st) st = optional(qn_tokenizer_open_dir(&m->tokenizer, path, err));
+    if (!st) st = optional(qn_chat_template_open(&m->chat, path, err));
     if (!st && m->tokenizer && qn_tokenizer_vocab_size(m->tokenizer) > m->net->arch.vocab)
         st = qn_fail(err, QN_CORRUPT, "the tokenizer has ids up to %u, but the embedding has %u rows",
                      qn_tokenizer_vocab_size(m->tokenizer) - 1, m->net->arch.vocab);
@@ -107,6 +108,7 @@ qn_status qn_model_open(qn_model **out, const char *path, qn_error *err)
 void qn_model_close(qn_model *m)
 {
     if (!m) return;
+    qn_chat_template_close(m->chat);
     qn_tokenizer_close(m->tokenizer);
     qn_net_destroy(m->net);
     qn_ckpt_close(m->ckpt);
