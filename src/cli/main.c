@@ -9,6 +9,8 @@ static const struct {
     int (*fn)(int argc, char **argv);
     const char *what;
 } verbs[] = {
+    {"run", qn_verb_run, "one answer, streamed to stdout"},
+    {"tokenize", qn_verb_tokenize, "ids and pieces of a text"},
     {"template", qn_verb_template, "the prompt that a conversation becomes"},
     {"inspect", qn_verb_inspect, "architecture, tensors by group, what would be refused"},
     {"logits", qn_verb_logits, "logits of a list of ids, in every mode"},
