@@ -59,17 +59,20 @@ qn_status qn_tok_builder_merge(qn_tok_builder *b, const char *left, size_t n_lef
         return st;
     }
     if (rank >= QN_VOCAB_MAX_IDS) return qn_fail(err, QN_TOO_LARGE, "more than %u merges", QN_VOCAB_MAX_IDS);
-    int32_t a = qn_vocab_find(&b->t->vocab, bytes, l), c = qn_vocab_find(&b->t->vocab, bytes + l, r);
-    int32_t joined = qn_vocab_find(&b->t->vocab, bytes, l + r);
-    if (a < 0 || c < 0)
-        return qn_fail(err, QN_CORRUPT, "merge %u: its %s part '%s' is not in the vocabulary", rank,
-                       a < 0 ? "left" : "right",
-                       a < 0 ? qn_printable(name, sizeof name, bytes, l)
-                             : qn_printable(name, sizeof name, bytes + l, r));
+    int32_t part[2];
+    qn_vocab_find_two(&b->t->vocab, bytes, l, r, part);
+    /* Tokens are numbered in the order of their merges, but for a few. */
+    int32_t joined = qn_vocab_find_near(&b->t->vocab, b->last_joined + 1, bytes, l + r);
+    for (int k = 0; k < 2; k++)
+        if (part[k] < 0)
+            return qn_fail(err, QN_CORRUPT, "merge %u: its %s part '%s' is not in the vocabulary", rank,
+                           k ? "right" : "left",
+                           qn_printable(name, sizeof name, k ? bytes + l : bytes, k ? r : l));
     if (joined < 0)
         return qn_fail(err, QN_CORRUPT, "merge %u: its result '%s' is not in the vocabulary", rank,
                        qn_printable(name, sizeof name, bytes, l + r));
-    switch (qn_bpe_add(&b->t->bpe, (uint32_t)a, (uint32_t)c, (uint32_t)joined)) {
+    b->last_joined = (uint32_t)joined;
+    switch (qn_bpe_add(&b->t->bpe, (uint32_t)part[0], (uint32_t)part[1], (uint32_t)joined)) {
     case QN_BPE_ADDED: return QN_OK;
     case QN_BPE_REPEATED:
         return qn_fail(err, QN_CORRUPT, "merge %u repeats an earlier one, towards '%s'", rank,
@@ -151,6 +154,16 @@ qn_status qn_tok_builder_finish(qn_tok_builder *b, qn_tokenizer **out, qn_error 
                            "no token has the id %u, though %u tokens of the vocabulary lie above it", id,
                            left);
         if (t->vocab.tokens[id].flags & QN_TOKEN_BASE) left--;
+    }
+    /* The file may name added tokens before the vocabulary, so this could not be seen when they came. */
+    for (size_t i = 0; i < t->n_added; i++) {
+        uint32_t id = t->added[i];
+        const uint8_t *bytes = qn_vocab_bytes(&t->vocab, id);
+        int32_t base = qn_vocab_find(&t->vocab, bytes, t->vocab.tokens[id].n);
+        char name[64];
+        if (base >= 0 && (uint32_t)base != id)
+            return qn_fail(err, QN_CORRUPT, "token '%s' has two ids, %d and %u",
+                           qn_printable(name, sizeof name, bytes, t->vocab.tokens[id].n), base, id);
     }
     if (t->n_added) qsort_r(t->added, t->n_added, sizeof *t->added, by_bytes, &t->vocab);
     *out = t;

@@ -25,6 +25,7 @@ struct qn_tokenizer {
 typedef struct qn_tok_builder {
     qn_tokenizer *t;
     size_t added_cap;
+    uint32_t last_joined; /* the id that the last merge led to */
 } qn_tok_builder;
 
 qn_status qn_tok_builder_begin(qn_tok_builder *b, qn_error *err) QN_CHECKED;

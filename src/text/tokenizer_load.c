@@ -3,12 +3,11 @@
  * The file is read once, front to back. Everything it may say about how text becomes ids is either what this
  * tokenizer does, or refused: a key passed over in silence would be a tokenizer that is slightly wrong. Only
  * "truncation" and "padding" are passed over, which describe batches, not the tokenizer. */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json_pull.h"
+#include "base/mapfile.h"
 #include "text/tokenizer_int.h"
 
 /* What was met in tokenizer.json; a second time is refused, a missing one at the end. */
@@ -90,7 +89,7 @@ static qn_status next_key(loader *l, bool *more, qn_error *err)
 {
     qn_json_event e;
     qn_status st = qn_json_pull_next(&l->p, &e, err);
-    *more = e == QN_JSON_KEY;
+    *more = !st && e == QN_JSON_KEY;
     return st;
 }
 
@@ -579,61 +578,36 @@ done:
     return st;
 }
 
-/* A whole file of at most QN_TOKENIZER_MAX_FILE bytes, to be freed with free(). */
-static qn_status read_file(const char *dir, const char *name, char **data, size_t *n, qn_error *err)
+static qn_status map_file(qn_map *m, const char *dir, const char *name, qn_error *err)
 {
     char path[4096];
-    *data = NULL;
     int len = snprintf(path, sizeof path, "%s/%s", dir, name);
     if (len < 0 || (size_t)len >= sizeof path)
         return qn_fail(err, QN_INVALID, "the path of the folder is too long");
-    FILE *f = fopen(path, "rb");
-    if (!f) return qn_fail(err, errno == ENOENT ? QN_NOT_FOUND : QN_IO, "%s: %s", path, strerror(errno));
-    qn_status st = QN_OK;
-    long size = -1;
-    char *text = NULL;
-    size_t got = 0;
-    if (fseek(f, 0, SEEK_END) == 0) size = ftell(f);
-    if (size < 0 || fseek(f, 0, SEEK_SET) != 0)
-        st = qn_fail(err, QN_IO, "%s: %s", path, strerror(errno));
-    else if ((size_t)size > QN_TOKENIZER_MAX_FILE)
-        st = qn_fail(err, QN_TOO_LARGE, "%s: %ld bytes, the limit is %zu", path, size, QN_TOKENIZER_MAX_FILE);
-    else if (!(text = malloc((size_t)size + 1)))
-        st = qn_fail(err, QN_NOMEM, "%s: no memory for %ld bytes", path, size);
-    if (!st) {
-        got = fread(text, 1, (size_t)size, f);
-        if (got != (size_t)size)
-            st = qn_fail(err, QN_IO, "%s: %zu of %ld bytes could be read", path, got, size);
-    }
-    fclose(f);
-    if (st) {
-        free(text);
-        return st;
-    }
-    *data = text;
-    *n = got;
-    return QN_OK;
+    qn_status st = qn_map_open(m, path, err);
+    if (st || m->size <= QN_TOKENIZER_MAX_FILE) return st;
+    return qn_fail(err, QN_TOO_LARGE, "%s: %zu bytes, the limit is %zu", path, m->size,
+                   QN_TOKENIZER_MAX_FILE);
 }
 
 qn_status qn_tokenizer_open_dir(qn_tokenizer **out, const char *dir, qn_error *err)
 {
-    char *json = NULL, *config = NULL;
-    size_t json_len = 0, config_len = 0;
+    qn_map json = {0}, config = {0};
+    qn_error reason;
     *out = NULL;
-    qn_status st = read_file(dir, "tokenizer.json", &json, &json_len, err);
-    if (!st) {
-        qn_error reason;
-        st = read_file(dir, "tokenizer_config.json", &config, &config_len, &reason);
-        if (st == QN_NOT_FOUND)
-            st = QN_OK;
-        else if (st)
-            qn_fail(err, st, "%s", reason.msg);
+    qn_status st = map_file(&json, dir, "tokenizer.json", err);
+    if (st) goto done;
+    st = map_file(&config, dir, "tokenizer_config.json", &reason);
+    if (st && st != QN_NOT_FOUND) {
+        qn_fail(err, st, "%s", reason.msg);
+        goto done;
     }
-    if (!st) {
-        st = qn_tokenizer_parse(out, json, json_len, config, config_len, err);
-        if (st) qn_error_context(err, "%s", dir);
-    }
-    free(json);
-    free(config);
+    /* An empty file is mapped to nothing, yet is not the same as no file. */
+    const char *config_text = st == QN_NOT_FOUND ? NULL : config.size ? (const char *)config.base : "";
+    st = qn_tokenizer_parse(out, (const char *)json.base, json.size, config_text, config.size, err);
+    if (st) qn_error_context(err, "%s", dir);
+done:
+    qn_map_close(&json);
+    qn_map_close(&config);
     return st;
 }

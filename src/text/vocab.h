@@ -27,9 +27,8 @@ typedef struct qn_vocab {
     uint32_t ids_cap;
     uint8_t *bytes;
     size_t bytes_len, bytes_cap;
-    uint32_t *slots; /* base tokens by hash of their bytes: id + 1; 0 is empty; a power of two, at most half
-                        in use */
-    size_t n_slots;
+    uint64_t *slots; /* base tokens by the hash of their bytes: its high half << 32 | id + 1; 0 is empty */
+    size_t n_slots;  /* a power of two, at most half in use */
 } qn_vocab;
 
 void qn_vocab_deinit(qn_vocab *v); /* accepts a zeroed one */
@@ -41,6 +40,12 @@ qn_status qn_vocab_add(qn_vocab *v, uint64_t id, const uint8_t *s, size_t n, uin
 
 /* The id of the base token with these bytes, or -1. */
 int32_t qn_vocab_find(const qn_vocab *v, const uint8_t *s, size_t n);
+
+/* Of s[0..n) and s[n..n+m) at once, which waits for memory once. */
+void qn_vocab_find_two(const qn_vocab *v, const uint8_t *s, size_t n, size_t m, int32_t ids[2]);
+
+/* Of one, looking at the id `guess` (any number) first. */
+int32_t qn_vocab_find_near(const qn_vocab *v, uint32_t guess, const uint8_t *s, size_t n);
 
 /* The bytes of an id with a token; valid until the next add. */
 static inline const uint8_t *qn_vocab_bytes(const qn_vocab *v, uint32_t id)
