@@ -6,7 +6,7 @@ CC       ?= cc
 OPT      ?= -O3 -g
 SANITIZE ?=
 WERROR   ?= -Werror
-PKGS     := jansson libutf8proc libevent libevent_pthreads libxxhash
+PKGS     := jansson libutf8proc libmicrohttpd libxxhash
 
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS))
