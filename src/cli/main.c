@@ -10,6 +10,7 @@ static const struct {
     const char *what;
 } verbs[] = {
     {"run", qn_verb_run, "one answer, streamed to stdout"},
+    {"serve", qn_verb_serve, "the OpenAI-compatible server"},
     {"tokenize", qn_verb_tokenize, "ids and pieces of a text"},
     {"template", qn_verb_template, "the prompt that a conversation becomes"},
     {"inspect", qn_verb_inspect, "architecture, tensors by group, what would be refused"},
