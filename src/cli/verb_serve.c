@@ -1,9 +1,9 @@
 /* verb_serve.c - `quern serve MODEL`: opens the listener, loads the model on a second thread, serves until SIGTERM or SIGINT.
  *
  *     main thread:  listen -> run the server's loop ---------------------> join -> scheduler, engine, model, server down
- *     loader:       model -> engine -> scheduler -> set_backend -> URL to stdout, or stop the server */
-#include <errno.h>
-#include <getopt.h>
+ *     loader:       model -> engine -> scheduler -> set_backend -> URL to stdout, or stop the server
+ *
+ * The URL is the only line on stdout; SIGTERM and SIGINT end the server. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -35,74 +35,6 @@ static void on_signal(int sig)
 {
     (void)sig;
     qn_server_stop(running);
-}
-
-static void help(void)
-{
-    puts("usage: quern serve MODEL [options]\n"
-         "  --host HOST       address to listen on (127.0.0.1)\n"
-         "  --port PORT       port to listen on, 0 picks a free one (8080)\n"
-         "  --model-name ID   the model's id for clients (the folder's name)\n"
-         "  --any-model       accept every model name in requests\n"
-         "  --ctx N           tokens of the longest sequence (the model's)\n"
-         "  --streams N       answers computed at the same time (4)\n"
-         "  --max-queue N     requests that may wait; one more is answered with 429 (64)\n"
-         "  --threads N       threads of the device (as many as the process may use)\n"
-         "  --kv f16|f32      format of cached keys and values (f16)\n"
-         "When ready, one line with the URL goes to stdout. SIGTERM and SIGINT end the server.");
-}
-
-static bool number(const char *s, uint64_t lo, uint64_t hi, uint64_t *out)
-{
-    char *end;
-    errno = 0;
-    unsigned long long v = strtoull(s, &end, 10);
-    if (errno || end == s || *end || s[0] == '-' || v < lo || v > hi) return false;
-    *out = v;
-    return true;
-}
-
-/* 0, or the exit status of wrong usage; -1 when help was printed */
-static int parse(serve_job *j, int argc, char **argv)
-{
-    enum { HOST = 1000, PORT, NAME, CTX, STREAMS, THREADS, ANY, KV, QUEUE };
-    static const struct option options[] = {
-        {"host", required_argument, NULL, HOST},       {"port", required_argument, NULL, PORT},
-        {"model-name", required_argument, NULL, NAME}, {"ctx", required_argument, NULL, CTX},
-        {"streams", required_argument, NULL, STREAMS}, {"threads", required_argument, NULL, THREADS},
-        {"any-model", no_argument, NULL, ANY},         {"kv", required_argument, NULL, KV},
-        {"max-queue", required_argument, NULL, QUEUE}, {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    uint64_t n = 0;
-    int c;
-    opterr = 0;
-    optind = 1;
-    while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        bool ok = true;
-        switch (c) {
-        case HOST: j->server_options.host = optarg; break;
-        case PORT: ok = number(optarg, 0, 65535, &n); j->server_options.port = (uint16_t)n; break;
-        case NAME: j->server_options.model_id = optarg; break;
-        case CTX: ok = number(optarg, 2, UINT32_MAX, &n); j->engine_options.context = (uint32_t)n; break;
-        case STREAMS: ok = number(optarg, 1, 4096, &n); j->engine_options.max_sequences = (uint32_t)n; break;
-        case THREADS: ok = number(optarg, 1, 4096, &n); j->engine_options.threads = (uint32_t)n; break;
-        case QUEUE: ok = number(optarg, 0, 1000000, &n); j->sched_options.max_queued = (uint32_t)n; break;
-        case ANY: j->server_options.any_model = true; break;
-        case KV:
-            ok = strcmp(optarg, "f16") == 0 || strcmp(optarg, "f32") == 0;
-            j->engine_options.kv = strcmp(optarg, "f32") == 0 ? QN_KV_F32 : QN_KV_F16;
-            break;
-        case 'h': help(); return -1;
-        case ':': return qn_cli_usage("serve", "%s needs a value", argv[optind - 1]);
-        default: return qn_cli_usage("serve", "no option %s", argv[optind - 1]);
-        }
-        if (!ok) return qn_cli_usage("serve", "'%s' is not a value for %s", optarg, argv[optind - 2]);
-    }
-    if (optind + 1 != argc) return qn_cli_usage("serve", optind == argc ? "no model given" : "one model, not several");
-    j->path = argv[optind];
-    j->engine_options.max_batch = j->sched_options.max_active = j->engine_options.max_sequences;
-    return 0;
 }
 
 static qn_status load(serve_job *j, qn_error *err)
@@ -165,14 +97,34 @@ int qn_verb_serve(int argc, char **argv)
     serve_job j = {.engine_options = qn_engine_options_defaults(),
                    .sched_options = qn_sched_options_defaults(),
                    .server_options = qn_server_options_defaults()};
-    j.engine_options.max_sequences = 4;
-    j.sched_options.max_queued = 64;
-    int rc = parse(&j, argc, argv);
-    if (rc) return rc < 0 ? 0 : rc;
-    qn_status st = serve(&j, &err);
+    const char *kv = "f16";
+    uint32_t streams = 4, port = j.server_options.port;
+    qn_option options[] = {
+        {"host", QN_OPT_STRING, &j.server_options.host, 0, 0, "HOST", "address to listen on (default 127.0.0.1)", NULL},
+        {"port", QN_OPT_U32, &port, 0, 65535, "PORT", "port to listen on, 0 picks a free one (default 8080)", NULL},
+        {"model-name", QN_OPT_STRING, &j.server_options.model_id, 0, 0, "ID", "the model's id for clients (default: the folder's name)", NULL},
+        {"any-model", QN_OPT_FLAG, &j.server_options.any_model, 0, 0, NULL, "accept every model name in requests", NULL},
+        {"ctx", QN_OPT_U32, &j.engine_options.context, 2, 1 << 24, "N", "tokens of the longest sequence (default: the model's)", NULL},
+        {"streams", QN_OPT_U32, &streams, 1, 4096, "N", "answers computed at the same time (default 4)", NULL},
+        {"max-queue", QN_OPT_U32, &j.sched_options.max_queued, 0, 1000000, "N", "requests that may wait; one more is a 429 (default 64)", NULL},
+        {"slice", QN_OPT_U32, &j.engine_options.slice, 64, 65536, "N", "tokens of one prefill slice, a multiple of 64 (default 512)", NULL},
+        {"kv", QN_OPT_STRING, &kv, 0, 0, "FORMAT", "cached keys and values: f16 (default) or f32", NULL},
+        {"kernels", QN_OPT_STRING, &j.engine_options.kernels, 0, 0, "LEVEL", "reference or best (default)", NULL},
+        {"threads", QN_OPT_U32, &j.engine_options.threads, 0, 1024, "N", "0 (default): what the process may use", NULL},
+        {"device", QN_OPT_STRING, &j.engine_options.device, 0, 0, "DEVICE", "cpu (default)", NULL},
+    };
+    qn_config c;
+    int rc = qn_cli_start(&c, options, sizeof options / sizeof options[0], argc, argv, "quern serve MODEL", 1, 1, &err);
+    if (rc >= 0) return rc;
+    j.path = c.words[0];
+    j.server_options.port = (uint16_t)port;
+    j.engine_options.max_sequences = j.engine_options.max_batch = j.sched_options.max_active = streams;
+    qn_status st = qn_cli_kv(kv, &j.engine_options.kv, &err);
+    if (!st) st = serve(&j, &err);
     qn_sched_destroy(j.sched); /* every job gets its DONE before the server's mailboxes go */
     qn_server_destroy(j.server);
     qn_engine_destroy(j.engine);
     qn_model_close(j.model);
+    qn_config_deinit(&c);
     return st ? qn_cli_error(&err) : 0;
 }
