@@ -194,6 +194,7 @@ qn_status qn_server_run(qn_server *s, qn_error *err)
     uint64_t end = qn_clock_ns() + (uint64_t)s->o.drain_ms * 1000000u;
     while (!st && any_exchange(s) && qn_clock_ns() < end) st = turn(s, end, err);
     for (qn_exchange *x = s->exchanges; x; x = x->next) qn_exchange_cancel(x);
+    ring(s); /* a resumed connection does not end a sleep by itself; everywhere else MHD_run follows at once */
     end = qn_clock_ns() + (uint64_t)LAST_WORDS_MS * 1000000u;
     while (!st && any_exchange(s) && qn_clock_ns() < end) st = turn(s, end, err);
     return st;

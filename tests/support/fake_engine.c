@@ -117,7 +117,7 @@ static qn_status answer_push(qn_answer *answer, const char *text, size_t n, qn_a
         } else if (a->at == NAME) {
             if (a->n_name < sizeof a->name) a->name[a->n_name++] = c;
         } else {
-            size_t from = i;
+            size_t from = i++; /* a mark that means nothing here is text */
             while (i < n && !(text[i] >= 1 && text[i] <= 4)) i++;
             fn(ctx, &(qn_answer_event){.kind = a->at == THOUGHT   ? QN_ANSWER_REASONING
                                                : a->at == CONTENT ? QN_ANSWER_CONTENT
@@ -306,7 +306,7 @@ static void *run(void *ctx)
     return NULL;
 }
 
-void fake_server_start(fake_server *s, const qn_server_options *o, const char *const *pieces, int32_t n_pieces, bool automatic)
+void fake_server_start_loading(fake_server *s, const qn_server_options *o, const char *const *pieces, int32_t n_pieces, bool automatic)
 {
     qn_error err = {0};
     qn_server_options options = o ? *o : qn_server_options_defaults();
@@ -317,8 +317,13 @@ void fake_server_start(fake_server *s, const qn_server_options *o, const char *c
         abort();
     }
     s->port = qn_server_port(s->server);
-    qn_server_set_backend(s->server, &s->engine.table);
     if (pthread_create(&s->thread, NULL, run, s)) abort();
+}
+
+void fake_server_start(fake_server *s, const qn_server_options *o, const char *const *pieces, int32_t n_pieces, bool automatic)
+{
+    fake_server_start_loading(s, o, pieces, n_pieces, automatic);
+    qn_server_set_backend(s->server, &s->engine.table);
 }
 
 void fake_server_stop(fake_server *s)

@@ -59,6 +59,8 @@ typedef struct fake_server {
     qn_status status;
 } fake_server;
 void fake_server_start(fake_server *s, const qn_server_options *o, const char *const *pieces, int32_t n_pieces, bool automatic);
+/* As if the model were still loading: no backend yet. */
+void fake_server_start_loading(fake_server *s, const qn_server_options *o, const char *const *pieces, int32_t n_pieces, bool automatic);
 void fake_server_stop(fake_server *s);
 
 #endif
