@@ -27,6 +27,7 @@ void qn_http_peer_left(qn_conn *c)
 {
     c->gone = true;
     if (c->current) qn_exchange_leave(c->current);
+    else MHD_set_connection_option(c->http, MHD_CONNECTION_OPTION_TIMEOUT, 1u); /* half a request line would wait for the idle time-out */
 }
 
 /* ---- out --------------------------------------------------------------------------------------------------- */
@@ -181,6 +182,7 @@ static void on_connection(void *ctx, struct MHD_Connection *http, void **socket_
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(http, MHD_CONNECTION_INFO_CONNECTION_FD);
     if (!info || !(c = calloc(1, sizeof *c))) return; /* requests without a qn_conn are dropped */
     c->srv = s;
+    c->http = http;
     c->fd = info->connect_fd;
     /* A peer that vanished without FIN or RST is given up after about a minute. */
     int on = 1, idle_s = 30, every_s = 10, times = 3;
@@ -206,6 +208,7 @@ qn_status qn_http_start(qn_server *s, qn_error *err)
                                  MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->o.max_connections,
                                  MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->o.idle_timeout_s,
                                  MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+                                 MHD_OPTION_STRICT_FOR_CLIENT, 1, /* refuse what the standard forbids */
                                  MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
                                  MHD_OPTION_NOTIFY_COMPLETED, on_completed, s,
                                  MHD_OPTION_END);

@@ -27,6 +27,7 @@ typedef struct qn_exchange qn_exchange;
 /* One TCP connection; lives from the library's start to its end of it. */
 typedef struct qn_conn {
     qn_server *srv;
+    struct MHD_Connection *http;
     int fd;
     bool gone;            /* the peer has closed its side or reset */
     qn_exchange *current; /* the request being answered, or NULL */

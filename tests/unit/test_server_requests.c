@@ -54,7 +54,7 @@ static const struct {
     {CHAT, "null", 400, NULL, NULL},
     {CHAT, "{" M "} x", 400, NULL, NULL},
     {CHAT, "{" M "," M "}", 400, NULL, "duplicate"},
-    {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"\xff\"}]}", 400, NULL, "UTF-8"},
+    {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"\xff\"}]}", 400, NULL, "byte 0xff"},
     {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"\xc0\x80\"}]}", 400, NULL, NULL},
     {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"\\ud800\"}]}", 400, NULL, NULL},
     {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"\\udc00x\"}]}", 400, NULL, NULL},
