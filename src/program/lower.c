@@ -104,25 +104,18 @@ static range_list even_share(const lowering *lo, uint32_t total)
     return l;
 }
 
-static qn_weight_ref rows_of(lowering *l, qn_weight_id id, range_list r)
+/* The part of a weight that has only the rows, or only the columns, of the list. */
+static qn_weight_ref part(lowering *l, qn_weight_id id, range_list r, bool rows)
 {
     qn_weight_ref w = whole(l, id);
-    w.rows = r.total;
-    w.n_row_ranges = r.n;
-    memcpy(w.row_ranges, r.r, sizeof r.r);
+    *(rows ? &w.rows : &w.cols) = r.total;
+    *(rows ? &w.n_row_ranges : &w.n_col_ranges) = r.n;
+    memcpy(rows ? w.row_ranges : w.col_ranges, r.r, sizeof r.r);
     if (r.full) l->too_many_ranges = true;
     return w;
 }
-
-static qn_weight_ref cols_of(lowering *l, qn_weight_id id, range_list r)
-{
-    qn_weight_ref w = whole(l, id);
-    w.cols = r.total;
-    w.n_col_ranges = r.n;
-    memcpy(w.col_ranges, r.r, sizeof r.r);
-    if (r.full) l->too_many_ranges = true;
-    return w;
-}
+static qn_weight_ref rows_of(lowering *l, qn_weight_id id, range_list r) { return part(l, id, r, true); }
+static qn_weight_ref cols_of(lowering *l, qn_weight_id id, range_list r) { return part(l, id, r, false); }
 
 static uint32_t weight(lowering *l, qn_weight_ref ref)
 {

@@ -30,7 +30,7 @@ typedef enum qn_op_kind {
     QN_OP_ALL_REDUCE,     /* in0 = sum over ranks of in0, ranks added in order */
     QN_OP_ALL_GATHER,     /* out: the ranks' columns side by side */
     QN_OP_ROW_GATHER,     /* out[i] = in0[logit_rows[i]] */
-    QN_OP_KEEP_HIDDEN,    /* in0 goes to the kept hidden vectors, row by row */
+    QN_OP_KEEP_HIDDEN,    /* kept[hidden_rows[r]] = in0[r]; without hidden_rows kept[r] = in0[r] */
     QN_OP_MTP_INPUT,      /* out = [norm(in0) ; norm(kept[hidden_rows[r]])] */
     QN_OP_LOGITS,         /* out[i] = W in0[i] for the gathered rows */
     QN_OP_COUNT

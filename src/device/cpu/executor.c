@@ -196,6 +196,14 @@ static void run_silu_mul(void *ctx, size_t first, size_t last)
                                 w->c->in[1] + first * cols, (last - first) * cols);
 }
 
+/* A draft puts its vectors where it read those of the step before, so that other sequences' ones stay. */
+static void keep_hidden(const work *w, size_t n, size_t cols)
+{
+    float *kept = w->t->cpu->memory.hidden;
+    for (size_t r = 0; r < n; r++)
+        memcpy(kept + (w->in->hidden_rows ? w->in->hidden_rows[r] : r) * cols, w->c->in[0] + r * cols, cols * sizeof *kept);
+}
+
 static void run_mtp_input(void *ctx, size_t first, size_t last)
 {
     const work *w = ctx;
@@ -258,7 +266,7 @@ static void run_op(work *w)
         for (uint32_t i = 0; i < in->n_logit_rows; i++)
             memcpy(c->out[0] + i * cols, c->in[0] + in->logit_rows[i] * cols, cols * sizeof(float));
         break;
-    case QN_OP_KEEP_HIDDEN: memcpy(w->t->cpu->memory.hidden, c->in[0], n * cols * sizeof(float)); break;
+    case QN_OP_KEEP_HIDDEN: keep_hidden(w, n, cols); break;
     case QN_OP_COUNT: break; /* refused by compile */
     }
 }
