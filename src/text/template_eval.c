@@ -335,9 +335,8 @@ static bool eval_dict(qn_tpl_render *r, const qn_tpl_node *n, qn_tpl_value *out)
             if (!qn_tpl_equal(r, &d->k[at], &key, &eq)) return false;
             if (eq) break;
         }
-        d->k[at] = key;
         if (!qn_tpl_eval(r, n->list[i + 1], &d->v[at])) return false;
-        if (at == d->n) d->n++;
+        if (at == d->n) d->k[d->n++] = key; /* of equal keys, such as 1 and true, the first stays */
     }
     *out = (qn_tpl_value){.kind = QN_TV_DICT, .dict = d};
     return true;

@@ -136,8 +136,10 @@ static bool run_loop(qn_tpl_render *r, const qn_tpl_node *n, const qn_tpl_value 
     *loop = (qn_tpl_loop){.items = items, .depth0 = depth0, .node = n, .scope = around};
     qn_tpl_value lv = {.kind = QN_TV_LOOP, .loop = loop};
     bool ok = true;
+    qn_tpl_scope *s = NULL;
     for (; ok && loop->at < items.n; loop->at++) {
-        qn_tpl_scope *s = qn_tpl_push_scope(r, around);
+        if (!s || s->captured) s = qn_tpl_push_scope(r, around);
+        else s->n = 0; /* the next round's variables take the place of this one's, or long loops would fill the arena */
         r->scope = s;
         ok = s && qn_tpl_step(r, 1) && (!loop_name || qn_tpl_set_var(r, s, loop_name, &lv)) && assign(r, s, n->a, &items.v[loop->at]) &&
              qn_tpl_exec(r, n->list[0], flow);
@@ -255,6 +257,7 @@ static bool define_macro(qn_tpl_render *r, const qn_tpl_node *n, qn_tpl_value *o
     qn_tpl_macro *m = qn_tpl_alloc(r, 1, sizeof *m);
     if (!m) return false;
     *m = (qn_tpl_macro){.def = n, .closure = r->scope};
+    for (qn_tpl_scope *s = r->scope; s && !s->captured; s = s->up) s->captured = true;
     *out = (qn_tpl_value){.kind = QN_TV_MACRO, .macro = m};
     return true;
 }

@@ -222,6 +222,7 @@ typedef struct qn_tpl_scope qn_tpl_scope;
 struct qn_tpl_scope {
     qn_tpl_scope *up;
     uint32_t n, cap;
+    bool captured; /* a macro defined inside may look here later */
     qn_tpl_slot *slots;
 };
 

@@ -57,7 +57,9 @@ static bool path(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_value *at
 FILTER(f_attr)
 {
     if (a->n != 1 || a->v[0].kind != QN_TV_STR) return qn_tpl_fail(r, "the filter attr takes a name");
-    return qn_tpl_get_attr(r, v, a->v[0].s.p, a->v[0].s.n, out);
+    if (!qn_tpl_is_dict(v)) return qn_tpl_get_attr(r, v, a->v[0].s.p, a->v[0].s.n, out);
+    *out = qn_tpl_undefined(r, "a dict has no such attribute"); /* attr sees attributes only, not members */
+    return true;
 }
 
 FILTER(f_join)

@@ -202,7 +202,7 @@ bool qn_tpl_get_item(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_value
 {
     bool found = false;
     if (v->kind == QN_TV_UNDEFINED) return qn_tpl_fail_undefined(r, v);
-    if (qn_tpl_is_dict(v)) {
+    if (qn_tpl_is_dict(v) || v->kind == QN_TV_NAMESPACE) {
         if (!qn_tpl_lookup(r, v, key, out, &found)) return false;
     } else if ((qn_tpl_is_list(v) || v->kind == QN_TV_STR) && (key->kind == QN_TV_INT || key->kind == QN_TV_BOOL)) {
         size_t n;
