@@ -15,14 +15,13 @@ int qn_cli_error(const qn_error *err)
     return qn_status_exit_code(err->status);
 }
 
-int qn_cli_start(qn_config *c, qn_option *options, size_t n, int argc, char **argv, const char *usage, size_t min_words, size_t max_words,
-                 qn_error *err)
+int qn_cli_start(qn_config *c, qn_option *options, size_t n, int argc, char **argv, const char *usage,
+                 size_t min_words, size_t max_words, qn_error *err)
 {
     int rc = -1;
     qn_status st = qn_config_resolve(c, options, n, argc, argv, err);
     if (st) {
-        qn_error_context(err, "%s", argv[0]);
-        rc = qn_cli_error(err);
+        rc = qn_cli_usage(argv[0], "%s", err->msg);
     } else if (c->help) {
         qn_buf b;
         qn_buf_init(&b, 0);
@@ -33,12 +32,14 @@ int qn_cli_start(qn_config *c, qn_option *options, size_t n, int argc, char **ar
         rc = 0;
     } else if (c->print) {
         json_t *j = qn_config_json(options, n, argv[0]);
-        json_dumpf(j, stdout, JSON_INDENT(1));
+        json_dumpf(j, stdout, QN_CONFIG_DUMP_FLAGS);
         putchar('\n');
         json_decref(j);
         rc = 0;
     } else if (c->n_words < min_words || c->n_words > max_words) {
-        rc = qn_cli_usage(argv[0], "%s", c->n_words < min_words ? "something is missing" : "there is a word too many");
+        rc = c->n_words < min_words
+                 ? qn_cli_usage(argv[0], "MODEL is missing")
+                 : qn_cli_usage(argv[0], "too many arguments at '%s'", c->words[max_words]);
     }
     if (rc >= 0) qn_config_deinit(c);
     return rc;

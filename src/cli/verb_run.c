@@ -231,7 +231,7 @@ int qn_verb_run(int argc, char **argv)
         {"temp", QN_OPT_F32, &asked.temperature, 0, 100, "T", "temperature; 0 is greedy", NULL},
         {"top-p", QN_OPT_F32, &asked.top_p, 1e-6, 1, "P", "nucleus", NULL},
         {"min-p", QN_OPT_F32, &asked.min_p, 0, 1, "P", "least share of the best token's probability", NULL},
-        {"top-k", QN_OPT_U32, &top_k, 0, INT32_MAX, "K", "0: all", NULL},
+        {"top-k", QN_OPT_U32, &top_k, 0, INT32_MAX - 1, "K", "0: all", NULL},
         {"seed", QN_OPT_U64, &seed, 0, 0x1p63, "N", "left out: random", NULL},
         {"max-tokens", QN_OPT_U32, &r.max_tokens, 1, 1 << 24, "N", "most tokens of the answer (default 1024)", NULL},
         {"ctx", QN_OPT_U32, &o.context, 1, 1 << 24, "N", "context in tokens (default: the model's)", NULL},

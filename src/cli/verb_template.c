@@ -1,4 +1,8 @@
-/* verb_template.c - `quern template`: the prompt that a conversation becomes, byte for byte, or a file of test vectors. */
+/* verb_template.c - `quern template`: the prompt that a conversation becomes, byte for byte, or a file of
+ * test vectors.
+ *
+ * MODEL may be left out where --template or --jsonl says which template is meant. Without --now a template
+ * has no clock. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,20 +12,6 @@
 #include "text/chat.h"
 
 #define MAX_FILE ((size_t)256 << 20)
-
-static const char usage[] =
-    "usage: quern template MODEL --messages FILE [options]\n"
-    "       quern template [MODEL] --jsonl FILE\n"
-    "\n"
-    "The rendered prompt of the OpenAI messages in FILE (- is standard input), to standard output.\n"
-    "  --tools FILE            the tools offered\n"
-    "  --no-think              enable_thinking is false\n"
-    "  --no-generation-prompt  end after the last message\n"
-    "  --set NAME=JSON         a template variable; may be given again\n"
-    "  --template FILE         this template in place of the model's\n"
-    "  --now ISO               the time that the template sees, such as 2026-11-30T12:00:00; without it, it has no clock\n"
-    "  --as-is                 messages go to the template as they are, not prepared as the server does\n"
-    "  --jsonl FILE            render the rows of tools/template_vectors.py: {\"text\"} or {\"error\"} a line\n";
 
 typedef struct options {
     const char *model, *messages, *tools, *template, *now, *jsonl;
@@ -57,7 +47,8 @@ static qn_status load_template(const char *path, qn_chat_template **out, qn_erro
 
 static qn_status parse_now(const char *s, struct tm *tm, qn_error *err)
 {
-    static const char *const forms[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d"};
+    static const char *const forms[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S",
+                                        "%Y-%m-%d %H:%M", "%Y-%m-%d"};
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         *tm = (struct tm){.tm_isdst = -1};
         const char *end = strptime(s, forms[i], tm);
@@ -75,7 +66,8 @@ static qn_status one(const options *o, qn_error *err)
     qn_buf text, origin;
     qn_buf_init(&text, 0);
     qn_buf_init(&origin, 0);
-    qn_status st = o->template ? load_template(o->template, &t, err) : qn_chat_template_open(&t, o->model, err);
+    qn_status st =
+        o->template ? load_template(o->template, &t, err) : qn_chat_template_open(&t, o->model, err);
     if (!st) st = load_json(o->messages, &messages, err);
     if (!st && o->tools) st = load_json(o->tools, &tools, err);
     if (!st && o->now) st = parse_now(o->now, &tm, err);
@@ -89,7 +81,8 @@ static qn_status one(const options *o, qn_error *err)
         if (o->now) r.now = &tm;
         st = qn_chat_render(t, &r, &text, &origin, NULL, err);
     }
-    if (!st && text.len && fwrite(text.data, 1, text.len, stdout) != text.len) st = qn_fail(err, QN_IO, "standard output: %s", strerror(errno));
+    if (!st && text.len && fwrite(text.data, 1, text.len, stdout) != text.len)
+        st = qn_fail(err, QN_IO, "standard output: %s", strerror(errno));
     qn_buf_deinit(&text);
     qn_buf_deinit(&origin);
     json_decref(messages);
@@ -105,11 +98,13 @@ typedef struct cache {
     size_t n;
 } cache;
 
-static qn_status row_template(cache *c, const char *jsonl, const char *name, qn_chat_template **out, qn_error *err)
+static qn_status row_template(cache *c, const char *jsonl, const char *name, qn_chat_template **out,
+                              qn_error *err)
 {
     const json_t *known = json_object_get(c->names, name);
     if (known) return *out = c->list[json_integer_value(known)], QN_OK;
-    if (strchr(name, '/') || name[0] == '.') return qn_fail(err, QN_INVALID, "\"template\" must be a file beside the rows");
+    if (strchr(name, '/') || name[0] == '.')
+        return qn_fail(err, QN_INVALID, "\"template\" must be a file beside the rows");
     if (c->n == 256) return qn_fail(err, QN_TOO_LARGE, "more than 256 templates in one file");
     const char *slash = strrchr(jsonl, '/');
     qn_buf path;
@@ -124,7 +119,8 @@ static qn_status row_template(cache *c, const char *jsonl, const char *name, qn_
     return QN_OK;
 }
 
-static qn_status render_row(cache *c, const char *jsonl, const json_t *row, qn_buf *text, qn_buf *origin, qn_error *err)
+static qn_status render_row(cache *c, const char *jsonl, const json_t *row, qn_buf *text, qn_buf *origin,
+                            qn_error *err)
 {
     struct tm tm = {.tm_year = 126, .tm_mon = 10, .tm_mday = 30, .tm_hour = 12, .tm_wday = 1, .tm_yday = 333};
     const char *name = json_string_value(json_object_get(row, "template"));
@@ -170,7 +166,8 @@ static qn_status many(const options *o, qn_error *err)
         qn_status row_st = render_row(&c, o->jsonl, row, &text, &origin, &refused);
         json_t *out = row_st ? json_pack("{s:s}", "error", refused.msg)
                              : json_pack("{s:o}", "text", json_stringn(text.data ? text.data : "", text.len));
-        if (!out || json_dumpf(out, stdout, JSON_COMPACT)) st = qn_fail(err, QN_NOMEM, "no memory for the output");
+        if (!out || json_dumpf(out, stdout, JSON_COMPACT))
+            st = qn_fail(err, QN_NOMEM, "no memory for the output");
         putchar('\n');
         json_decref(out);
         json_decref(row);
@@ -185,68 +182,58 @@ static qn_status many(const options *o, qn_error *err)
     return st;
 }
 
-static int set_var(options *o, const char *s)
+/* One --set NAME=JSON. */
+static qn_status set_var(options *o, const char *s, qn_error *err)
 {
     const char *eq = strchr(s, '=');
     json_error_t bad;
-    if (!eq || eq == s) return qn_cli_usage("template", "--set needs NAME=JSON, not '%s'", s);
-    char *name = strndup(s, (size_t)(eq - s));
+    if (!eq || eq == s) return qn_fail(err, QN_USAGE, "template: --set needs NAME=JSON, not '%s'", s);
     json_t *v = json_loads(eq + 1, JSON_DECODE_ANY, &bad);
-    int rc = !v ? qn_cli_usage("template", "--set %s: not JSON: %s", name ? name : "", bad.text) : !name || json_object_set(o->vars, name, v) ? 1 : 0;
+    if (!v) return qn_fail(err, QN_USAGE, "template: --set %.*s: not JSON: %s", (int)(eq - s), s, bad.text);
+    char *name = strndup(s, (size_t)(eq - s));
+    bool ok = name && json_object_set(o->vars, name, v) == 0;
     json_decref(v);
     free(name);
-    return rc;
-}
-
-/* 0, or the exit status of a wrong command line. */
-static int parse(options *o, int argc, char **argv)
-{
-    const struct {
-        const char *name;
-        const char **slot;
-    } files[] = {{"--messages", &o->messages}, {"--tools", &o->tools}, {"--template", &o->template}, {"--now", &o->now}, {"--jsonl", &o->jsonl}};
-    const struct {
-        const char *name;
-        bool *slot;
-    } flags[] = {{"--no-think", &o->no_think}, {"--no-generation-prompt", &o->no_generation_prompt}, {"--as-is", &o->as_is}};
-    for (int i = 1; i < argc; i++) {
-        const char *a = argv[i];
-        bool known = false;
-        for (size_t k = 0; k < 3; k++)
-            if (!strcmp(a, flags[k].name)) known = *flags[k].slot = true;
-        for (size_t k = 0; k < 5; k++) {
-            if (strcmp(a, files[k].name)) continue;
-            if (i + 1 >= argc) return qn_cli_usage("template", "%s needs a value", a);
-            *files[k].slot = argv[++i];
-            known = true;
-        }
-        if (!strcmp(a, "--set")) {
-            if (i + 1 >= argc) return qn_cli_usage("template", "--set needs a value");
-            int rc = set_var(o, argv[++i]);
-            if (rc) return rc;
-            known = true;
-        }
-        if (known) continue;
-        if (a[0] == '-') return qn_cli_usage("template", "no option '%s'", a);
-        if (o->model) return qn_cli_usage("template", "too many arguments at '%s'", a);
-        o->model = a;
-    }
-    if (o->jsonl) return 0;
-    if (!o->model && !o->template) return qn_cli_usage("template", "MODEL is missing");
-    return o->messages ? 0 : qn_cli_usage("template", "--messages is missing");
+    return ok ? QN_OK
+              : qn_fail(err, QN_INVALID, "template: --set %.*s: no memory, or a name that is not UTF-8",
+                        (int)(eq - s), s);
 }
 
 int qn_verb_template(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "--help")) return fputs(usage, stdout), 0;
     options o = {.vars = json_object()};
+    qn_string_list set = {0};
+    qn_option table[] = {
+        {"messages", QN_OPT_STRING, &o.messages, 0, 0, "FILE",
+         "the conversation as OpenAI messages in JSON; - for stdin", NULL},
+        {"tools", QN_OPT_STRING, &o.tools, 0, 0, "FILE", "tools in OpenAI's JSON form", NULL},
+        {"no-think", QN_OPT_FLAG, &o.no_think, 0, 0, NULL, "enable_thinking is false", NULL},
+        {"no-generation-prompt", QN_OPT_FLAG, &o.no_generation_prompt, 0, 0, NULL,
+         "end after the last message", NULL},
+        {"set", QN_OPT_STRINGS, &set, 0, 0, "NAME=JSON", "a template variable; may be given again", NULL},
+        {"template", QN_OPT_STRING, &o.template, 0, 0, "FILE", "this template in place of the model's", NULL},
+        {"now", QN_OPT_STRING, &o.now, 0, 0, "ISO",
+         "the template's time, such as 2026-11-30T12:00:00 (default: it has none)", NULL},
+        {"as-is", QN_OPT_FLAG, &o.as_is, 0, 0, NULL, "messages are not prepared as the server does", NULL},
+        {"jsonl", QN_OPT_STRING, &o.jsonl, 0, 0, "FILE",
+         "render rows of tools/template_vectors.py: {\"text\"} or {\"error\"} a line", NULL},
+    };
+    qn_config c;
     qn_error err;
-    int rc = parse(&o, argc, argv);
-    if (!rc) {
-        qn_status st = o.jsonl ? many(&o, &err) : one(&o, &err);
-        if (!st && (fflush(stdout) != 0 || ferror(stdout))) st = qn_fail(&err, QN_IO, "standard output: %s", strerror(errno));
+    int rc = qn_cli_start(&c, table, sizeof table / sizeof table[0], argc, argv,
+                          "quern template MODEL --messages FILE", 0, 1, &err);
+    if (rc < 0) {
+        qn_status st = QN_OK;
+        o.model = c.n_words ? c.words[0] : NULL;
+        for (size_t i = 0; i < set.n && !st; i++) st = set_var(&o, set.v[i], &err);
+        if (!st && !o.jsonl && !o.model && !o.template)
+            st = qn_fail(&err, QN_USAGE, "template: MODEL is missing");
+        if (!st && !o.jsonl && !o.messages) st = qn_fail(&err, QN_USAGE, "template: --messages is missing");
+        if (!st) st = o.jsonl ? many(&o, &err) : one(&o, &err);
+        if (!st && (fflush(stdout) != 0 || ferror(stdout)))
+            st = qn_fail(&err, QN_IO, "standard output: %s", strerror(errno));
         rc = st ? qn_cli_error(&err) : 0;
+        qn_config_deinit(&c);
     }
     json_decref(o.vars);
     return rc;

@@ -1,4 +1,7 @@
-/* verb_tokenize.c - `quern tokenize`: ids and pieces of a text, or a file of texts to a file of ids. */
+/* verb_tokenize.c - `quern tokenize`: ids and pieces of a text, or a file of texts to a file of ids.
+ *
+ * Without TEXT it reads standard input. A token a line: the id, a tab, the piece as a JSON string. Bytes that
+ * are not UTF-8 are read as U+FFFD. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -10,18 +13,8 @@
 #include "cli/verbs.h"
 #include "text/tokenizer.h"
 
-static const char usage[] =
-    "usage: quern tokenize MODEL [TEXT] [--no-special] [--json]\n"
-    "       quern tokenize MODEL --jsonl FILE\n"
-    "\n"
-    "Ids and pieces of TEXT, or of standard input when TEXT is absent: one line a token, the id, a tab, the piece.\n"
-    "  --no-special   added tokens such as <|im_end|> in the text are plain text\n"
-    "  --json         one object: {\"ids\": [...], \"pieces\": [...]}\n"
-    "  --jsonl FILE   one {\"text\": ..., \"special\": ...} a line in (- is standard input), one {\"ids\": ...} a line out\n"
-    "Bytes that are not UTF-8 are read as U+FFFD.\n";
-
 typedef struct options {
-    const char *model, *text, *jsonl;
+    const char *text, *jsonl;
     bool no_special, json;
 } options;
 
@@ -161,38 +154,29 @@ static qn_status many_rows(const qn_tokenizer *t, const char *path, qn_error *er
 int qn_verb_tokenize(int argc, char **argv)
 {
     options o = {0};
-    bool only_texts = false; /* after "--" */
-    for (int i = 1; i < argc; i++) {
-        const char *a = argv[i];
-        if (only_texts || a[0] != '-' || a[1] == 0) {
-            const char **slot = !o.model ? &o.model : &o.text;
-            if (*slot) return qn_cli_usage("tokenize", "too many arguments at '%s'", a);
-            *slot = a;
-        } else if (strcmp(a, "--") == 0) {
-            only_texts = true;
-        } else if (strcmp(a, "--help") == 0) {
-            fputs(usage, stdout);
-            return 0;
-        } else if (strcmp(a, "--no-special") == 0) {
-            o.no_special = true;
-        } else if (strcmp(a, "--json") == 0) {
-            o.json = true;
-        } else if (strcmp(a, "--jsonl") == 0) {
-            if (i + 1 >= argc) return qn_cli_usage("tokenize", "--jsonl needs a file");
-            o.jsonl = argv[++i];
-        } else {
-            return qn_cli_usage("tokenize", "no option '%s'", a);
-        }
-    }
-    if (!o.model) return qn_cli_usage("tokenize", "MODEL is missing");
-    if (o.jsonl && (o.text || o.no_special))
-        return qn_cli_usage("tokenize", "--jsonl takes no TEXT and no --no-special");
+    qn_option table[] = {
+        {"no-special", QN_OPT_FLAG, &o.no_special, 0, 0, NULL,
+         "added tokens such as <|im_end|> in the text are plain text", NULL},
+        {"json", QN_OPT_FLAG, &o.json, 0, 0, NULL, "print one object: {\"ids\": [...], \"pieces\": [...]}",
+         NULL},
+        {"jsonl", QN_OPT_STRING, &o.jsonl, 0, 0, "FILE",
+         "one {\"text\", \"special\"} a line in, one {\"ids\"} a line out; - for stdin", NULL},
+    };
+    qn_config c;
     qn_error err;
-    qn_tokenizer *t;
-    qn_status st = qn_tokenizer_open_dir(&t, o.model, &err);
+    int rc = qn_cli_start(&c, table, sizeof table / sizeof table[0], argc, argv,
+                          "quern tokenize MODEL [TEXT, or standard input]", 1, 2, &err);
+    if (rc >= 0) return rc;
+    if (c.n_words == 2) o.text = c.words[1];
+    qn_tokenizer *t = NULL;
+    qn_status st = QN_OK;
+    if (o.jsonl && (o.text || o.no_special))
+        st = qn_fail(&err, QN_USAGE, "tokenize: --jsonl takes no TEXT and no --no-special");
+    if (!st) st = qn_tokenizer_open_dir(&t, c.words[0], &err);
     if (!st) st = o.jsonl ? many_rows(t, o.jsonl, &err) : one_text(t, &o, &err);
     qn_tokenizer_close(t);
     if (!st && (fflush(stdout) != 0 || ferror(stdout)))
         st = qn_fail(&err, QN_IO, "standard output: %s", strerror(errno));
+    qn_config_deinit(&c);
     return st ? qn_cli_error(&err) : 0;
 }
