@@ -262,6 +262,7 @@ static void handle_mail(qn_exchange *x, const qn_mailbox *m, const int32_t *toke
             x->state = QN_X_STREAMING;
             x->status = 200;
             qn_answer_out_begin(x);
+            qn_http_continue(x); /* the headers go out now, with or without a first chunk */
         }
     }
     take_tokens(x, tokens, m->n_tokens);

@@ -40,6 +40,7 @@ static qn_server_options options(void)
 {
     qn_server_options o = qn_server_options_defaults();
     o.drain_ms = 0;
+    o.keepalive_ms = 600000; /* so that nothing is sent by the clock that an event should have sent */
     return o;
 }
 
