@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/counters.h"
 #include "base/size.h"
 #include "device/device.h"
 #include "runtime/model_int.h"
@@ -117,6 +118,7 @@ qn_status qn_engine_create(qn_engine **out, qn_model *m, const qn_engine_options
         qn_engine_destroy(e);
         return st;
     }
+    qn_counter_add(qn_counter_get(o->kv == QN_KV_F16 ? "runtime.kv.f16" : "runtime.kv.f32"), 1);
     *out = e;
     return QN_OK;
 }

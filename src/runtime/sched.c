@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/counters.h"
 #include "runtime/engine.h"
 
 typedef struct job {
@@ -76,6 +77,8 @@ static void finish(qn_sched *s, job *j, qn_job_finish why, const qn_error *error
     s->stats.n_done++;
     s->stats.n_cancelled += why == QN_FINISH_CANCELLED;
     s->stats.n_failed += why == QN_FINISH_ERROR;
+    if (why == QN_FINISH_CANCELLED) qn_counter_add(qn_counter_get("runtime.jobs.cancelled"), 1);
+    if (why == QN_FINISH_ERROR) qn_counter_add(qn_counter_get("runtime.jobs.failed"), 1);
     s->stats.slots_free = qn_engine_slots_free(s->engine);
     s->stats.pages_free = qn_engine_pages_free(s->engine);
     pthread_mutex_unlock(&s->lock);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/counters.h"
+#include "device/device.h"
 
 static void one_a_name(void **state)
 {
@@ -33,6 +34,18 @@ static void threads_add_up(void **state)
     for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&t[i], NULL, bump, name), 0);
     for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
     assert_int_equal(qn_counter_get("test.threads")->value, 40000);
+}
+
+static void kernels_are_counted(void **state)
+{
+    (void)state;
+    qn_error err = {0};
+    qn_device *d;
+    uint64_t before = qn_counter_get("device.cpu.kernels.reference")->value;
+    qn_device_options o = {.device = "cpu", .kernels = "reference", .threads = 1};
+    assert_int_equal(qn_device_open(&d, &o, &err), QN_OK);
+    assert_int_equal(qn_counter_get("device.cpu.kernels.reference")->value, before + 1);
+    qn_device_close(d);
 }
 
 typedef struct seen {
@@ -69,6 +82,7 @@ static void a_full_table_overflows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_a_name), cmocka_unit_test(threads_add_up),
+                                       cmocka_unit_test(kernels_are_counted),
                                        cmocka_unit_test(a_full_table_overflows)};
     return TEST_MAIN(tests);
 }

@@ -2,8 +2,10 @@
 #include "device/cpu/cpu.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/counters.h"
 #include "device/cpu/cpu_int.h"
 
 static qn_cpu *cpu_of(qn_device *d)
@@ -98,6 +100,15 @@ static const qn_device_ops ops = {
     .resident_bytes = resident_bytes,
 };
 
+/* So that a run can prove which kernels it had. */
+static void count_level(const char *level)
+{
+    static const char *const names[] = {"device.cpu.kernels.reference", "device.cpu.kernels.avx2",
+                                        "device.cpu.kernels.avx512"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(strrchr(names[i], '.') + 1, level) == 0) qn_counter_add(qn_counter_get(names[i]), 1);
+}
+
 qn_status qn_cpu_open(qn_device **out, const qn_device_options *o, qn_error *err)
 {
     *out = NULL;
@@ -110,6 +121,7 @@ qn_status qn_cpu_open(qn_device **out, const qn_device_options *o, qn_error *err
         destroy(&c->base);
         return st;
     }
+    count_level(c->kernels.level);
     *out = &c->base;
     return QN_OK;
 }
