@@ -306,6 +306,20 @@ static qn_status check_ranks(const qn_arch *a, uint32_t rank, uint32_t n_ranks, 
     return QN_OK;
 }
 
+qn_state_desc qn_state_of(const qn_arch *a, uint32_t n_ranks, bool keep_hidden)
+{
+    return (qn_state_desc){.n_kv_layers = a->n_attn + a->has_mtp,
+                           .n_kv = a->n_kv / n_ranks,
+                           .head_dim = a->head_dim,
+                           .n_gdn_layers = a->n_gdn,
+                           .n_v = a->gdn_n_v / n_ranks,
+                           .dk = a->gdn_dk,
+                           .dv = a->gdn_dv,
+                           .conv_dim = qn_arch_conv_dim(a) / n_ranks,
+                           .conv_kernel = a->conv_kernel,
+                           .hidden = keep_hidden ? a->hidden : 0};
+}
+
 qn_status qn_program_lower(qn_program **out, const qn_net *net, qn_bucket bucket, uint32_t rank, uint32_t n_ranks, bool keep_hidden,
                            qn_error *err)
 {
@@ -320,10 +334,7 @@ qn_status qn_program_lower(qn_program **out, const qn_net *net, qn_bucket bucket
     if (!p) return qn_fail(err, QN_NOMEM, "no memory for a program");
     lowering l = {.p = p, .a = a, .rank = rank, .n_ranks = n_ranks};
     *p = (qn_program){.bucket = bucket, .rank = rank, .n_ranks = n_ranks, .net = net};
-    p->state = (qn_state_desc){.n_kv_layers = a->n_attn + a->has_mtp, .n_kv = a->n_kv / n_ranks, .head_dim = a->head_dim,
-                               .n_gdn_layers = a->n_gdn, .n_v = a->gdn_n_v / n_ranks, .dk = a->gdn_dk, .dv = a->gdn_dv,
-                               .conv_dim = qn_arch_conv_dim(a) / n_ranks, .conv_kernel = a->conv_kernel,
-                               .hidden = keep_hidden || bucket.kind == QN_BUCKET_DRAFT ? a->hidden : 0};
+    p->state = qn_state_of(a, n_ranks, keep_hidden || bucket.kind == QN_BUCKET_DRAFT);
     p->inv_freq = calloc(a->rotary_dim / 2, sizeof *p->inv_freq);
     if (!p->inv_freq) l.failed = true;
     else

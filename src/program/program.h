@@ -94,6 +94,9 @@ typedef struct qn_state_desc {
     uint32_t hidden;                    /* columns of the kept hidden vectors; 0: none kept */
 } qn_state_desc;
 
+/* The state of one of n_ranks ranks; the heads must divide. keep_hidden as in qn_program_lower. */
+qn_state_desc qn_state_of(const qn_arch *a, uint32_t n_ranks, bool keep_hidden);
+
 typedef struct qn_program {
     qn_bucket bucket;
     uint32_t rank, n_ranks;
