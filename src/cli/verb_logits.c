@@ -39,7 +39,7 @@ typedef struct job {
     float *logits, *draft, *last; /* last: [vocab], after the list's last token */
 } job;
 
-static qn_status ids_from_json(const json_t *j, const char *where, ids *out, qn_error *err)
+static qn_status ids_from_json(const json_t *j, const char *where, uint32_t vocab, ids *out, qn_error *err)
 {
     if (json_is_object(j)) j = json_object_get(j, "prompt");
     if (!json_is_array(j) || json_array_size(j) == 0 || json_array_size(j) > INT32_MAX)
@@ -49,8 +49,8 @@ static qn_status ids_from_json(const json_t *j, const char *where, ids *out, qn_
     if (!out->v) return qn_fail(err, QN_NOMEM, "%s: no memory for %u ids", where, out->n);
     for (uint32_t i = 0; i < out->n; i++) {
         const json_t *x = json_array_get(j, i);
-        if (!json_is_integer(x) || json_integer_value(x) < 0 || json_integer_value(x) > INT32_MAX)
-            return qn_fail(err, QN_INVALID, "%s: entry %u is not a token id", where, i);
+        if (!json_is_integer(x) || json_integer_value(x) < 0 || json_integer_value(x) >= vocab)
+            return qn_fail(err, QN_INVALID, "%s: entry %u is not a token id; ids are 0 to %u", where, i, vocab - 1);
         out->v[i] = (int32_t)json_integer_value(x);
     }
     return QN_OK;
@@ -72,7 +72,7 @@ static qn_status load_lanes(job *w, const char *ids_path, const char *neighbours
 {
     json_t *j = NULL;
     qn_status st = load_json(ids_path, &j, err);
-    if (!st) st = ids_from_json(j, ids_path, &w->lanes[0].ids, err);
+    if (!st) st = ids_from_json(j, ids_path, w->vocab, &w->lanes[0].ids, err);
     json_decref(j);
     w->n_lanes = 1;
     if (st || !neighbours_path) return st;
@@ -83,7 +83,7 @@ static qn_status load_lanes(job *w, const char *ids_path, const char *neighbours
     for (size_t i = 0; !st && i < json_array_size(j); i++) {
         char where[300];
         snprintf(where, sizeof where, "%s: list %zu", neighbours_path, i);
-        st = ids_from_json(json_array_get(j, i), where, &w->lanes[w->n_lanes++].ids, err);
+        st = ids_from_json(json_array_get(j, i), where, w->vocab, &w->lanes[w->n_lanes++].ids, err);
     }
     json_decref(j);
     return st;

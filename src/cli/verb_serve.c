@@ -120,6 +120,8 @@ int qn_verb_serve(int argc, char **argv)
     j.server_options.port = (uint16_t)port;
     j.engine_options.max_sequences = j.engine_options.max_batch = j.sched_options.max_active = streams;
     qn_status st = qn_cli_kv(kv, &j.engine_options.kv, &err);
+    if (!st && j.engine_options.slice % 64)
+        st = qn_fail(&err, QN_USAGE, "serve: --slice must be a multiple of 64, not %u", j.engine_options.slice);
     if (!st) st = serve(&j, &err);
     qn_sched_destroy(j.sched); /* every job gets its DONE before the server's mailboxes go */
     qn_server_destroy(j.server);

@@ -11,7 +11,7 @@ qn_status qn_device_open(qn_device **out, const qn_device_options *o, qn_error *
     *out = NULL;
     if (strcmp(name, "cpu") == 0) return qn_cpu_open(out, o, err);
     char shown[64];
-    return qn_fail(err, QN_INVALID, "unknown device '%s'; there are: cpu",
+    return qn_fail(err, QN_USAGE, "unknown device '%s'; there are: cpu",
                    qn_printable(shown, sizeof shown, name, strlen(name)));
 }
 

@@ -78,7 +78,7 @@ typedef struct qn_device_options {
     uint32_t threads;    /* 0: what the process may use (cgroup quota, affinity) */
 } qn_device_options;
 
-/* Open a device by its string; unknown ones are QN_INVALID with the list of known ones. */
+/* Open a device by its string; unknown ones are QN_USAGE with the list of known ones. */
 qn_status qn_device_open(qn_device **out, const qn_device_options *o, qn_error *err) QN_CHECKED;
 static inline void qn_device_close(qn_device *d)
 {

@@ -25,16 +25,22 @@ static void add_stop(qn_model *m, int64_t id)
 
 /* generation_config.json's list, the tokenizer's end of turn, and the tokens that end one by name: config.json's own
  * eos_token_id is not the end of a chat turn. <|im_start|> in an answer is a model in trouble that opens a new turn. */
-static void find_stops(qn_model *m, const json_t *generation)
+static qn_status find_stops(qn_model *m, const json_t *generation, qn_error *err)
 {
     static const char *const names[] = {"<|im_end|>", "<|endoftext|>", "<|im_start|>"};
     const json_t *eos = json_object_get(generation, "eos_token_id");
+    if (eos && !json_is_null(eos) && !json_is_integer(eos) && !json_is_array(eos))
+        return qn_fail(err, QN_CORRUPT, "generation_config.json: 'eos_token_id' must be an id or a list of ids");
     if (json_is_integer(eos)) add_stop(m, json_integer_value(eos));
-    for (size_t i = 0; i < json_array_size(eos); i++)
-        if (json_is_integer(json_array_get(eos, i))) add_stop(m, json_integer_value(json_array_get(eos, i)));
-    if (!m->tokenizer) return;
+    for (size_t i = 0; i < json_array_size(eos); i++) {
+        const json_t *id = json_array_get(eos, i);
+        if (!json_is_integer(id)) return qn_fail(err, QN_CORRUPT, "generation_config.json: 'eos_token_id' has an entry that is not an id");
+        add_stop(m, json_integer_value(id));
+    }
+    if (!m->tokenizer) return QN_OK;
     add_stop(m, qn_tokenizer_eos(m->tokenizer));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) add_stop(m, qn_tokenizer_find(m->tokenizer, names[i]));
+    return QN_OK;
 }
 
 static qn_status number(const json_t *o, const char *name, double lo, double hi, double *out, qn_error *err)
@@ -60,25 +66,30 @@ static qn_status read_sampling(qn_model *m, const json_t *g, qn_error *err)
     return QN_OK;
 }
 
+/* A missing tokenizer, template or recommendation is no fault of the folder; a broken one is. */
+static qn_status optional(qn_status st, const qn_error *reason, qn_error *err)
+{
+    if (!st || st == QN_NOT_FOUND) return QN_OK;
+    return qn_fail(err, st, "%s", reason->msg);
+}
+
 static qn_status read_generation_config(qn_model *m, const char *path, qn_error *err)
 {
     char *text = NULL;
     size_t n;
     json_error_t e;
     json_t *g = NULL;
-    qn_status st = qn_ckpt_read_side_file(path, "generation_config.json", MAX_GENERATION_CONFIG, &text, &n, err);
-    if (st == QN_NOT_FOUND) st = QN_OK; /* it recommends nothing, then */
-    else if (!st && (!(g = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e)) || !json_is_object(g)))
+    qn_error reason = {0};
+    qn_status st = qn_ckpt_read_side_file(path, "generation_config.json", MAX_GENERATION_CONFIG, &text, &n, &reason);
+    if (st) st = optional(st, &reason, err); /* without the file nothing is recommended */
+    else if ( (!(g = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e)) || !json_is_object(g)))
         st = qn_fail(err, QN_CORRUPT, "generation_config.json: %s", g ? "must hold an object" : e.text);
     if (!st) st = read_sampling(m, g, err);
-    if (!st) find_stops(m, g);
+    if (!st) st = find_stops(m, g, err);
     json_decref(g);
     free(text);
     return st;
 }
-
-/* A missing tokenizer or template is no fault of the folder; a broken one is. */
-static qn_status optional(qn_status st) { return st == QN_NOT_FOUND ? QN_OK : st; }
 
 qn_status qn_model_open(qn_model **out, const char *path, qn_error *err)
 {
@@ -86,17 +97,21 @@ qn_status qn_model_open(qn_model **out, const char *path, qn_error *err)
     qn_model *m = calloc(1, sizeof *m);
     if (!m) return qn_fail(err, QN_NOMEM, "%s: no memory for a model", path);
     qn_status st = qn_ckpt_open(&m->ckpt, path, err);
-    bool in_file = st; /* the checkpoint names its files itself */
+    bool named = st; /* the checkpoint, the tokenizer and the template name their files themselves */
     if (!st) st = qn_net_bind(&m->net, m->ckpt, err);
-    if (!st) st = optional(qn_tokenizer_open_dir(&m->tokenizer, path, err));
-    if (!st) st = optional(qn_chat_template_open(&m->chat, path, err));
+    if (!st) {
+        qn_error reason = {0};
+        st = optional(qn_tokenizer_open_dir(&m->tokenizer, path, &reason), &reason, err);
+        if (!st) st = optional(qn_chat_template_open(&m->chat, path, &reason), &reason, err);
+        named = st;
+    }
     if (!st && m->tokenizer && qn_tokenizer_vocab_size(m->tokenizer) > m->net->arch.vocab)
         st = qn_fail(err, QN_CORRUPT, "the tokenizer has ids up to %u, but the embedding has %u rows",
                      qn_tokenizer_vocab_size(m->tokenizer) - 1, m->net->arch.vocab);
     if (!st) st = read_generation_config(m, path, err);
     if (!st && !(m->name = folder_name(path))) st = qn_fail(err, QN_NOMEM, "no memory for a name");
     if (st) {
-        if (!in_file) qn_error_context(err, "%s", path);
+        if (!named) qn_error_context(err, "%s", path);
         qn_model_close(m);
         return st;
     }

@@ -75,10 +75,13 @@ qn_status qn_chat_template_open(qn_chat_template **out, const char *dir, qn_erro
     json_t *config = NULL;
     json_error_t bad;
     *out = NULL;
-    qn_status st = read_in(dir, "chat_template.jinja", QN_TPL_MAX_SOURCE, &source, &n, err);
-    if (st && st != QN_NOT_FOUND) goto done;
-    st = read_in(dir, "tokenizer_config.json", MAX_CONFIG, &text, &n_text, err);
-    if (st && st != QN_NOT_FOUND) goto done;
+    qn_error reason = {0};
+    qn_status st = read_in(dir, "chat_template.jinja", QN_TPL_MAX_SOURCE, &source, &n, &reason);
+    if (!st || st == QN_NOT_FOUND) st = read_in(dir, "tokenizer_config.json", MAX_CONFIG, &text, &n_text, &reason);
+    if (st && st != QN_NOT_FOUND) { /* err stays as it is where a missing file is no failure */
+        qn_fail(err, st, "%s", reason.msg);
+        goto done;
+    }
     if (text) {
         config = json_loadb(text, n_text, 0, &bad);
         if (!json_is_object(config)) {
@@ -96,7 +99,7 @@ qn_status qn_chat_template_open(qn_chat_template **out, const char *dir, qn_erro
     if (!st) st = take_token(config, "bos_token", &(*out)->bos, err);
     if (!st) st = take_token(config, "eos_token", &(*out)->eos, err);
     if (st) {
-        qn_error_context(err, "%s", dir);
+        qn_error_context(err, "%s/%s", dir, source ? "chat_template.jinja" : "tokenizer_config.json");
         qn_chat_template_close(*out);
         *out = NULL;
     }

@@ -318,8 +318,9 @@ static qn_tpl_node *parse_body(qn_tpl_parser *p, const char *const *ends, const 
         const qn_tpl_token *t = &p->tok[p->at];
         qn_tpl_node *n = NULL;
         if (t->kind == QN_TT_END) {
-            if (ends) return qn_tpl_parse_fail(p, t->line, "the template ends, but '%s' is missing", ends[0]);
-            break;
+            if (!ends) break;
+            while (ends[1]) ends++; /* the last one closes the block */
+            return qn_tpl_parse_fail(p, t->line, "the template ends, but '%s' is missing", ends[0]);
         }
         p->at++;
         if (t->kind == QN_TT_DATA) {

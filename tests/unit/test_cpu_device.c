@@ -283,7 +283,7 @@ static void devices_and_kernels_are_refused_by_name(void **state)
     (void)state;
     qn_device *d;
     qn_error err;
-    assert_int_equal(qn_device_open(&d, &(qn_device_options){"gpu", NULL, 1}, &err), QN_INVALID);
+    assert_int_equal(qn_device_open(&d, &(qn_device_options){"gpu", NULL, 1}, &err), QN_USAGE);
     assert_null(d);
     assert_non_null(strstr(err.msg, "'gpu'"));
     assert_int_equal(qn_device_open(&d, &(qn_device_options){"cpu", "avx512", 1}, &err), QN_UNSUPPORTED);

@@ -674,7 +674,7 @@ static void levels_are_chosen_by_name(void **state)
     assert_int_equal(qn_kernels_init(&x, "avx2", &err), QN_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "avx2"));
     assert_int_equal(qn_kernels_init(&x, "avx512", &err), QN_UNSUPPORTED);
-    assert_int_equal(qn_kernels_init(&x, "fastest", &err), QN_INVALID);
+    assert_int_equal(qn_kernels_init(&x, "fastest", &err), QN_USAGE);
     assert_non_null(strstr(err.msg, "fastest"));
 }
 

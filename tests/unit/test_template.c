@@ -106,7 +106,7 @@ static void lines(void **state)
         qn_status st;
     } table[] = {
         {"a\nb\n{{ x +", "chat template line 3: ", QN_CORRUPT},
-        {"\n\n{% if x %}\n\n", "chat template line 4: the template ends, but 'elif' is missing", QN_CORRUPT},
+        {"\n\n{% if x %}\n\n", "chat template line 4: the template ends, but 'endif' is missing", QN_CORRUPT},
         {"a\r\nb\r\n{{ nope.x }}", "chat template line 3: 'nope' is undefined", QN_INVALID},
         {"{% for i in [1, 2] %}\n{{ i + 'a' }}\n{% endfor %}", "chat template line 2: unsupported operand type(s) for +: 'int' and 'str'", QN_INVALID},
         {"{% macro m() %}\n\n{{ 1 // 0 }}{% endmacro %}\n{{ m() }}", "chat template line 3: integer division or modulo by zero", QN_INVALID},

@@ -50,6 +50,6 @@ qn_status qn_kernels_init(qn_kernels *k, const char *level, qn_error *err)
         return QN_OK;
     }
     char name[48];
-    return qn_fail(err, QN_INVALID, "unknown kernels '%s'; there are: reference, best",
+    return qn_fail(err, QN_USAGE, "unknown kernels '%s'; there are: reference, best",
                    qn_printable(name, sizeof name, level, strlen(level)));
 }

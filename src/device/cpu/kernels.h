@@ -137,7 +137,7 @@ size_t qn_gdn_scratch(uint32_t dk, uint32_t dv);
 
 /* Fill the table for a level: "reference", or "best" of this machine. Levels that are known but not in this
  * build
- * ("avx2", "avx512") are QN_UNSUPPORTED by name, anything else is QN_INVALID with the list. */
+ * ("avx2", "avx512") are QN_UNSUPPORTED by name, anything else is QN_USAGE with the list. */
 qn_status qn_kernels_init(qn_kernels *k, const char *level, qn_error *err) QN_CHECKED;
 
 void qn_kernels_init_reference(qn_kernels *k); /* every slot */
