@@ -171,8 +171,8 @@ static void every_size_binds(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         char folder[] = "/tmp/quern-shapes-XXXXXX";
         qn_error err = {0};
-        qn_ckpt *ck;
-        qn_net *net;
+        qn_ckpt *ck = NULL;
+        qn_net *net = NULL;
         qn_program *p;
         assert_non_null(mkdtemp(folder));
         make_folder(folder, &sizes[i]);

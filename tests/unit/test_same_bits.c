@@ -116,7 +116,7 @@ static void run_planted(const qn_net *net, void (*conv)(float *, const float *, 
 {
     qn_error err = {0};
     qn_device *d;
-    qn_program *p;
+    qn_program *p = NULL;
     qn_trace *t;
     qn_step_result result;
     uint32_t page = 0, rows[64];
@@ -142,7 +142,7 @@ static void a_swap_of_two_additions_shows(void **state)
     (void)state;
     qn_error err = {0};
     qn_ckpt *ck;
-    qn_net *net;
+    qn_net *net = NULL;
     uint64_t plain[64], again[64], swapped[64];
     if (qn_ckpt_open(&ck, "models/demo", &err) || qn_net_bind(&net, ck, &err)) fail_msg("%s", err.msg);
     run_planted(net, NULL, plain);
