@@ -21,7 +21,7 @@ int qn_cli_start(qn_config *c, qn_option *options, size_t n, int argc, char **ar
     int rc = -1;
     qn_status st = qn_config_resolve(c, options, n, argc, argv, err);
     if (st) {
-        rc = qn_cli_usage(argv[0], "%s", err->msg);
+        rc = err->status == QN_USAGE ? qn_cli_usage(argv[0], "%s", err->msg) : qn_cli_error(err);
     } else if (c->help) {
         qn_buf b;
         qn_buf_init(&b, 0);

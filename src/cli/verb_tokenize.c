@@ -60,15 +60,17 @@ static json_t *ids_json(const int32_t *ids, size_t n)
     return list;
 }
 
-static void print_lines(const qn_tokenizer *t, const int32_t *ids, size_t n)
+static qn_status print_lines(const qn_tokenizer *t, const int32_t *ids, size_t n, qn_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         json_t *piece = piece_json(t, ids[i]);
         char *quoted = piece ? json_dumps(piece, JSON_ENCODE_ANY) : NULL;
-        printf("%d\t%s\n", ids[i], quoted ? quoted : "");
+        if (quoted) printf("%d\t%s\n", ids[i], quoted);
         free(quoted);
         json_decref(piece);
+        if (!quoted) return qn_fail(err, QN_NOMEM, "no memory for the output");
     }
+    return QN_OK;
 }
 
 static qn_status one_text(const qn_tokenizer *t, const options *o, qn_error *err)
@@ -90,13 +92,14 @@ static qn_status one_text(const qn_tokenizer *t, const options *o, qn_error *err
                                  &ids, &n_ids, err);
     if (!st && o->json) {
         json_t *doc = json_object(), *pieces = json_array();
-        for (size_t i = 0; i < n_ids; i++) json_array_append_new(pieces, piece_json(t, ids[i]));
+        for (size_t i = 0; i < n_ids && !st; i++)
+            if (json_array_append_new(pieces, piece_json(t, ids[i]))) st = qn_fail(err, QN_NOMEM, "no memory for the output");
         json_object_set_new(doc, "ids", ids_json(ids, n_ids));
         json_object_set_new(doc, "pieces", pieces);
-        st = dump(doc, err);
+        if (!st) st = dump(doc, err);
         json_decref(doc);
     } else if (!st) {
-        print_lines(t, ids, n_ids);
+        st = print_lines(t, ids, n_ids, err);
     }
     free(ids);
     free(input);

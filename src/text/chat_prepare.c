@@ -29,6 +29,15 @@ __attribute__((format(printf, 3, 4))) static qn_status refuse(qn_error *err, con
 
 static qn_status no_memory(qn_error *err) { return qn_fail(err, QN_NOMEM, "no memory for the messages"); }
 
+/* json_copy, whole or NULL: by itself it leaves out the members that there is no memory for. */
+static json_t *copy_object(const json_t *o)
+{
+    json_t *copy = json_copy((json_t *)(uintptr_t)o);
+    if (copy && json_object_size(copy) == json_object_size(o)) return copy;
+    json_decref(copy);
+    return NULL;
+}
+
 static qn_status check_content(const json_t *content, size_t at, qn_error *err)
 {
     char field[96];
@@ -84,7 +93,7 @@ static qn_status prepare_call(const json_t *call, size_t at, size_t k, json_t *l
     } else {
         parsed = json_incref((json_t *)(uintptr_t)arguments);
     }
-    json_t *copy = json_copy((json_t *)(uintptr_t)call), *function = json_copy((json_t *)(uintptr_t)f);
+    json_t *copy = copy_object(call), *function = copy_object(f);
     qn_status st = QN_OK;
     if (!parsed || !copy || !function) st = no_memory(err);
     else if (!json_is_object(parsed)) st = refuse(err, field, "must be a JSON object");
@@ -173,7 +182,7 @@ static qn_status prepare_one(const json_t *message, size_t at, json_t *list, qn_
     size_t k = 0;
     while (k < 5 && strcmp(role, roles[k])) k++;
     if (k == 5) return refuse(err, field, "unknown role '%s'", qn_printable(q, sizeof q, role, strlen(role)));
-    json_t *m = json_copy((json_t *)(uintptr_t)message);
+    json_t *m = copy_object(message);
     if (!m) return no_memory(err);
     qn_status st = QN_OK;
     if (k == 1 && json_object_set_new(m, "role", json_string("system"))) st = no_memory(err);
