@@ -80,6 +80,19 @@ qn_status qn_cli_read_file(const char *path, size_t max_bytes, char **data, size
     return st;
 }
 
+qn_status qn_cli_read_json(const char *path, size_t max_bytes, json_t **out, qn_error *err)
+{
+    char *text;
+    size_t n;
+    json_error_t e;
+    *out = NULL;
+    qn_status st = qn_cli_read_file(path, max_bytes, &text, &n, err);
+    if (st) return st;
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
+    free(text);
+    return *out ? QN_OK : qn_fail(err, QN_INVALID, "%s: line %d: %s", path, e.line, e.text);
+}
+
 qn_status qn_cli_kv(const char *name, qn_kv_format *out, qn_error *err)
 {
     if (strcmp(name, "f16") == 0) return *out = QN_KV_F16, QN_OK;

@@ -56,28 +56,16 @@ static qn_status ids_from_json(const json_t *j, const char *where, uint32_t voca
     return QN_OK;
 }
 
-static qn_status load_json(const char *path, json_t **out, qn_error *err)
-{
-    char *text;
-    size_t n;
-    json_error_t e;
-    qn_status st = qn_cli_read_file(path, MAX_FILE, &text, &n, err);
-    if (st) return st;
-    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
-    free(text);
-    return *out ? QN_OK : qn_fail(err, QN_INVALID, "%s: line %d: %s", path, e.line, e.text);
-}
-
 static qn_status load_lanes(job *w, const char *ids_path, const char *neighbours_path, qn_error *err)
 {
     json_t *j = NULL;
-    qn_status st = load_json(ids_path, &j, err);
+    qn_status st = qn_cli_read_json(ids_path, MAX_FILE, &j, err);
     if (!st) st = ids_from_json(j, ids_path, w->vocab, &w->lanes[0].ids, err);
     json_decref(j);
     w->n_lanes = 1;
     if (st || !neighbours_path) return st;
     j = NULL;
-    st = load_json(neighbours_path, &j, err);
+    st = qn_cli_read_json(neighbours_path, MAX_FILE, &j, err);
     if (!st && (!json_is_array(j) || json_array_size(j) > MAX_NEIGHBOURS))
         st = qn_fail(err, QN_INVALID, "%s: must hold a JSON list of at most %d id lists", neighbours_path, MAX_NEIGHBOURS);
     for (size_t i = 0; !st && i < json_array_size(j); i++) {

@@ -19,19 +19,6 @@ typedef struct options {
     json_t *vars;
 } options;
 
-static qn_status load_json(const char *path, json_t **out, qn_error *err)
-{
-    char *data;
-    size_t n;
-    json_error_t bad;
-    *out = NULL;
-    qn_status st = qn_cli_read_file(path, MAX_FILE, &data, &n, err);
-    if (st) return st;
-    *out = json_loadb(data, n, JSON_REJECT_DUPLICATES, &bad);
-    free(data);
-    return *out ? QN_OK : qn_fail(err, QN_INVALID, "%s: line %d: %s", path, bad.line, bad.text);
-}
-
 static qn_status load_template(const char *path, qn_chat_template **out, qn_error *err)
 {
     char *data;
@@ -68,8 +55,8 @@ static qn_status one(const options *o, qn_error *err)
     qn_buf_init(&origin, 0);
     qn_status st =
         o->template ? load_template(o->template, &t, err) : qn_chat_template_open(&t, o->model, err);
-    if (!st) st = load_json(o->messages, &messages, err);
-    if (!st && o->tools) st = load_json(o->tools, &tools, err);
+    if (!st) st = qn_cli_read_json(o->messages, MAX_FILE, &messages, err);
+    if (!st && o->tools) st = qn_cli_read_json(o->tools, MAX_FILE, &tools, err);
     if (!st && o->now) st = parse_now(o->now, &tm, err);
     if (!st) {
         r.messages = messages;

@@ -31,4 +31,7 @@ qn_status qn_cli_kv(const char *name, qn_kv_format *out, qn_error *err) QN_CHECK
 /* A whole file, or standard input for "-": malloc'ed, NUL-terminated. Limit in bytes. */
 qn_status qn_cli_read_file(const char *path, size_t max_bytes, char **data, size_t *n, qn_error *err) QN_CHECKED;
 
+/* The same as a JSON document without duplicate keys; the caller's reference. QN_INVALID names file and line. */
+qn_status qn_cli_read_json(const char *path, size_t max_bytes, json_t **out, qn_error *err) QN_CHECKED;
+
 #endif
