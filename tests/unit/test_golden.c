@@ -169,13 +169,15 @@ static void every_split(const char *folder)
     golden g;
     load(&g, folder);
     double worst = 0;
-    for (uint32_t at = 1; at < g.n; at++) {
+    const char *stride = getenv("TEST_STRIDE"); /* the sanitizers' run takes every 20th split: 15 times the time */
+    uint32_t step = stride && strcmp(stride, "1") != 0 ? 20 : 1, n = 0;
+    for (uint32_t at = 1; at < g.n; at += step, n++) {
         run(&g, at, 64, 0);
         double error = probe_error(&g);
         if (error > worst) worst = error;
         check_top1(&g);
     }
-    printf("# %s: worst error over %u splits %.2e\n", folder, g.n - 1, worst);
+    printf("# %s: worst error over %u splits %.2e\n", folder, n, worst);
     assert_true(worst <= MAX_ERROR);
     unload(&g);
 }
