@@ -19,7 +19,7 @@ void qn_buf_deinit(qn_buf *b)
 void qn_buf_reset(qn_buf *b)
 {
     b->len = 0;
-    b->failed = false;
+    b->failed = b->no_memory = false;
     if (b->data) b->data[0] = 0;
 }
 
@@ -34,7 +34,7 @@ bool qn_buf_reserve(qn_buf *b, size_t extra)
     while (cap < need) cap += cap;
     if (cap > b->max_bytes + 1) cap = b->max_bytes + 1;
     char *p = realloc(b->data, cap);
-    if (!p) return b->failed = true, false;
+    if (!p) return b->failed = b->no_memory = true, false;
     b->data = p;
     b->cap = cap;
     return true;
@@ -49,8 +49,14 @@ bool qn_buf_add(qn_buf *b, const void *p, size_t n)
     return true;
 }
 
-bool qn_buf_str(qn_buf *b, const char *s) { return qn_buf_add(b, s, strlen(s)); }
-bool qn_buf_byte(qn_buf *b, char c) { return qn_buf_add(b, &c, 1); }
+bool qn_buf_str(qn_buf *b, const char *s)
+{
+    return qn_buf_add(b, s, strlen(s));
+}
+bool qn_buf_byte(qn_buf *b, char c)
+{
+    return qn_buf_add(b, &c, 1);
+}
 
 bool qn_buf_printf(qn_buf *b, const char *fmt, ...)
 {
@@ -91,5 +97,6 @@ char *qn_buf_take(qn_buf *b, size_t *n)
 qn_status qn_buf_status(const qn_buf *b, const char *what, qn_error *err)
 {
     if (!b->failed) return QN_OK;
-    return qn_fail(err, QN_TOO_LARGE, "%s is over the limit of %zu bytes, or memory ran out", what, b->max_bytes);
+    if (b->no_memory) return qn_fail(err, QN_NOMEM, "no memory for %s past %zu bytes", what, b->len);
+    return qn_fail(err, QN_TOO_LARGE, "%s is over the limit of %zu bytes", what, b->max_bytes);
 }

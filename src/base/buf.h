@@ -14,13 +14,14 @@ typedef struct qn_buf {
     size_t cap;       /* bytes allocated */
     size_t max_bytes; /* len never exceeds it */
     bool failed;      /* sticky: an append did not fit or found no memory */
+    bool no_memory;   /* it was memory */
 } qn_buf;
 
 #define QN_BUF_DEFAULT_MAX ((size_t)256 << 20)
 
 void qn_buf_init(qn_buf *b, size_t max_bytes); /* max_bytes 0: QN_BUF_DEFAULT_MAX */
-void qn_buf_deinit(qn_buf *b);                 /* accepts a zeroed one; leaves it zeroed but for the maximum */
-void qn_buf_reset(qn_buf *b);                  /* length 0, failed false, memory kept */
+void qn_buf_deinit(qn_buf *b); /* accepts a zeroed one; leaves it zeroed but for the maximum */
+void qn_buf_reset(qn_buf *b);  /* length 0, failed false, memory kept */
 bool qn_buf_add(qn_buf *b, const void *p, size_t n);
 bool qn_buf_str(qn_buf *b, const char *s);
 bool qn_buf_byte(qn_buf *b, char c);

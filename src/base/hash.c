@@ -3,4 +3,7 @@
 
 #include <xxhash.h>
 
-uint64_t qn_hash64(const void *p, size_t n) { return XXH3_64bits(p, n); }
+uint64_t qn_hash64(const void *p, size_t n)
+{
+    return XXH3_64bits(p, n);
+}

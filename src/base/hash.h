@@ -1,5 +1,5 @@
-/* hash.h - the 64-bit hash that proves two computations equal: XXH3 over the bytes, seed 0. Of a row of logits it is taken
- * over its f32 values in memory order (little-endian). Not for security. Any thread. */
+/* hash.h - the 64-bit hash that proves two computations equal: XXH3 over the bytes, seed 0. Of a row of
+ * logits it is taken over its f32 values in memory order (little-endian). Not for security. Any thread. */
 #ifndef QN_BASE_HASH_H
 #define QN_BASE_HASH_H
 

@@ -10,8 +10,14 @@
 
 static_assert(sizeof(size_t) == 8, "quern assumes that size_t has 64 bits");
 
-static inline bool qn_size_mul(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_mul_overflow(a, b, out); }
-static inline bool qn_size_add(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline bool qn_size_mul(uint64_t a, uint64_t b, uint64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool qn_size_add(uint64_t a, uint64_t b, uint64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
 
 /* Round a up to a multiple of m (m > 0). */
 static inline bool qn_size_round_up(uint64_t a, uint64_t m, uint64_t *out)
@@ -21,6 +27,9 @@ static inline bool qn_size_round_up(uint64_t a, uint64_t m, uint64_t *out)
 }
 
 /* ceil(a / b), b > 0; cannot overflow. */
-static inline uint64_t qn_ceil_div(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+static inline uint64_t qn_ceil_div(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
 
 #endif

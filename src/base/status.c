@@ -28,12 +28,27 @@ static const struct {
 
 #define N_STATUS (sizeof table / sizeof table[0])
 
-static size_t row(qn_status st) { return (size_t)st < N_STATUS ? (size_t)st : (size_t)QN_INTERNAL; }
+static size_t row(qn_status st)
+{
+    return (size_t)st < N_STATUS ? (size_t)st : (size_t)QN_INTERNAL;
+}
 
-const char *qn_status_name(qn_status st) { return table[row(st)].name; }
-int qn_status_exit_code(qn_status st) { return table[row(st)].exit_code; }
-int qn_status_http(qn_status st) { return table[row(st)].http; }
-const char *qn_status_api_type(qn_status st) { return table[row(st)].api_type; }
+const char *qn_status_name(qn_status st)
+{
+    return table[row(st)].name;
+}
+int qn_status_exit_code(qn_status st)
+{
+    return table[row(st)].exit_code;
+}
+int qn_status_http(qn_status st)
+{
+    return table[row(st)].http;
+}
+const char *qn_status_api_type(qn_status st)
+{
+    return table[row(st)].api_type;
+}
 
 qn_status qn_fail(qn_error *err, qn_status st, const char *fmt, ...)
 {

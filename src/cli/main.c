@@ -1,5 +1,6 @@
-/* main.c - `quern <verb> ...`: finds the verb and gives it the rest of the command line. A verb that says 0 is not believed before
- * its output was written and no part of a JSON document was lost for want of memory. */
+/* main.c - `quern <verb> ...`: finds the verb and gives it the rest of the command line. A verb that says 0
+ * is not believed before its output was written and no part of a JSON document was lost for want of memory.
+ */
 #include <errno.h>
 #include <jansson.h>
 #include <stdatomic.h>
@@ -27,11 +28,13 @@ static const struct {
 static void help(FILE *to)
 {
     fprintf(to, "usage: quern VERB ... (quern VERB --help says more)\n\n");
-    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].what);
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
+        fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].what);
     fprintf(to, "  %-10s %s\n", "version", "the version");
 }
 
-/* Adding to a JSON document that could not grow drops the addition without a word where nobody looks; so its allocator remembers. */
+/* Adding to a JSON document that could not grow drops the addition without a word where nobody looks; so its
+ * allocator remembers. */
 static atomic_bool json_lost;
 
 static void *json_malloc(size_t n)
@@ -45,8 +48,10 @@ static int finish(int status, bool serves)
 {
     qn_error err = {0};
     if (status) return status;
-    if (!serves && json_lost) qn_fail(&err, QN_NOMEM, "no memory for the whole output");
-    else if (fflush(stdout) || ferror(stdout)) qn_fail(&err, QN_IO, "standard output: %s", strerror(errno));
+    if (!serves && json_lost)
+        qn_fail(&err, QN_NOMEM, "no memory for the whole output");
+    else if (fflush(stdout) || ferror(stdout))
+        qn_fail(&err, QN_IO, "standard output: %s", strerror(errno));
     return err.status ? qn_cli_error(&err) : 0;
 }
 
@@ -66,7 +71,8 @@ int main(int argc, char **argv)
         return finish(0, false);
     }
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
-        if (strcmp(argv[1], verbs[i].name) == 0) return finish(verbs[i].fn(argc - 1, argv + 1), verbs[i].serves);
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return finish(verbs[i].fn(argc - 1, argv + 1), verbs[i].serves);
     fprintf(stderr, "quern: no verb '%s'; quern --help lists them\n", argv[1]);
     return 2;
 }

@@ -1,7 +1,8 @@
-/* verb_logits.c - `quern logits`: logits of a list of ids, in every way the engine can compute them. Needs no tokenizer.
+/* verb_logits.c - `quern logits`: logits of a list of ids, in every way the engine can compute them. Needs no
+ * tokenizer.
  *
- * The list and its neighbours run in the same steps: in prefill each brings up to --slice tokens, in decode one. The rows of
- * the list alone are written, hashed or continued. */
+ * The list and its neighbours run in the same steps: in prefill each brings up to --slice tokens, in decode
+ * one. The rows of the list alone are written, hashed or continued. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -14,7 +15,7 @@
 #include "cli/verbs.h"
 
 #define MAX_NEIGHBOURS 63
-#define MAX_FILE ((size_t)256 << 20)
+#define MAX_FILE       ((size_t)256 << 20)
 
 typedef struct ids {
     int32_t *v;
@@ -43,14 +44,16 @@ static qn_status ids_from_json(const json_t *j, const char *where, uint32_t voca
 {
     if (json_is_object(j)) j = json_object_get(j, "prompt");
     if (!json_is_array(j) || json_array_size(j) == 0 || json_array_size(j) > INT32_MAX)
-        return qn_fail(err, QN_INVALID, "%s: must hold a JSON list of ids, or an object with one as 'prompt'", where);
+        return qn_fail(err, QN_INVALID, "%s: must hold a JSON list of ids, or an object with one as 'prompt'",
+                       where);
     out->n = (uint32_t)json_array_size(j);
     out->v = calloc(out->n, sizeof *out->v);
     if (!out->v) return qn_fail(err, QN_NOMEM, "%s: no memory for %u ids", where, out->n);
     for (uint32_t i = 0; i < out->n; i++) {
         const json_t *x = json_array_get(j, i);
         if (!json_is_integer(x) || json_integer_value(x) < 0 || json_integer_value(x) >= vocab)
-            return qn_fail(err, QN_INVALID, "%s: entry %u is not a token id; ids are 0 to %u", where, i, vocab - 1);
+            return qn_fail(err, QN_INVALID, "%s: entry %u is not a token id; ids are 0 to %u", where, i,
+                           vocab - 1);
         out->v[i] = (int32_t)json_integer_value(x);
     }
     return QN_OK;
@@ -67,7 +70,8 @@ static qn_status load_lanes(job *w, const char *ids_path, const char *neighbours
     j = NULL;
     st = qn_cli_read_json(neighbours_path, MAX_FILE, &j, err);
     if (!st && (!json_is_array(j) || json_array_size(j) > MAX_NEIGHBOURS))
-        st = qn_fail(err, QN_INVALID, "%s: must hold a JSON list of at most %d id lists", neighbours_path, MAX_NEIGHBOURS);
+        st = qn_fail(err, QN_INVALID, "%s: must hold a JSON list of at most %d id lists", neighbours_path,
+                     MAX_NEIGHBOURS);
     for (size_t i = 0; !st && i < json_array_size(j); i++) {
         char where[300];
         snprintf(where, sizeof where, "%s: list %zu", neighbours_path, i);
@@ -81,8 +85,10 @@ static qn_status load_lanes(job *w, const char *ids_path, const char *neighbours
 static qn_status put_rows(job *w, const float *rows, uint32_t n, qn_error *err)
 {
     for (uint32_t i = 0; w->hash && i < n; i++)
-        printf("%016llx\n", (unsigned long long)qn_hash64(rows + (size_t)i * w->vocab, w->vocab * sizeof *rows));
-    if (w->out && fwrite(rows, sizeof *rows * w->vocab, n, w->out) != n) return qn_fail(err, QN_IO, "%s: %s", w->out_path, strerror(errno));
+        printf("%016llx\n",
+               (unsigned long long)qn_hash64(rows + (size_t)i * w->vocab, w->vocab * sizeof *rows));
+    if (w->out && fwrite(rows, sizeof *rows * w->vocab, n, w->out) != n)
+        return qn_fail(err, QN_IO, "%s: %s", w->out_path, strerror(errno));
     return QN_OK;
 }
 
@@ -107,14 +113,16 @@ static qn_status one_step(job *w, qn_phase phase, bool *worked, qn_error *err)
         uint32_t done = qn_seq_length(l->seq), end = phase == QN_PREFILL ? l->prefill : l->ids.n;
         if (done >= end || (phase == QN_DECODE && done < l->prefill)) continue;
         uint32_t take = phase == QN_DECODE ? 1 : end - done < w->slice ? end - done : w->slice;
-        items[n++] = (qn_step_item){.seq = l->seq, .tokens = l->ids.v + done, .n_tokens = take, .n_logits = i == 0 ? take : 0};
+        items[n++] = (qn_step_item){
+            .seq = l->seq, .tokens = l->ids.v + done, .n_tokens = take, .n_logits = i == 0 ? take : 0};
         if (i == 0) mine = take;
     }
     *worked = n > 0;
     if (n == 0) return QN_OK;
     qn_status st = qn_step(w->engine, phase, items, n, w->logits, err);
     if (st || mine == 0) return st;
-    if (at + mine == w->lanes[0].ids.n) memcpy(w->last, w->logits + (size_t)(mine - 1) * w->vocab, w->vocab * sizeof *w->last);
+    if (at + mine == w->lanes[0].ids.n)
+        memcpy(w->last, w->logits + (size_t)(mine - 1) * w->vocab, w->vocab * sizeof *w->last);
     return w->mtp ? draft_rows(w, at, mine, err) : put_rows(w, w->logits, mine, err);
 }
 
@@ -178,7 +186,8 @@ static qn_status prepare(job *w, qn_engine_options *o, uint32_t prefill, uint32_
         uint64_t need = (uint64_t)l->ids.n + (i == 0 ? greedy : 0);
         l->prefill = prefill < l->ids.n ? prefill : l->ids.n;
         if (need > qn_model_context_length(w->model))
-            return qn_fail(err, QN_CONTEXT, "%llu tokens are over the model's context of %u", (unsigned long long)need, qn_model_context_length(w->model));
+            return qn_fail(err, QN_CONTEXT, "%llu tokens are over the model's context of %u",
+                           (unsigned long long)need, qn_model_context_length(w->model));
         if (need > longest) longest = (uint32_t)need;
         pages += qn_ceil_div(need, 64);
     }
@@ -194,7 +203,8 @@ static qn_status prepare(job *w, qn_engine_options *o, uint32_t prefill, uint32_
     w->logits = calloc((size_t)rows * w->vocab, sizeof *w->logits);
     w->draft = calloc((size_t)rows * w->vocab, sizeof *w->draft);
     w->last = calloc(w->vocab, sizeof *w->last);
-    return w->logits && w->draft && w->last ? QN_OK : qn_fail(err, QN_NOMEM, "no memory for %u rows of logits", rows);
+    return w->logits && w->draft && w->last ? QN_OK
+                                            : qn_fail(err, QN_NOMEM, "no memory for %u rows of logits", rows);
 }
 
 static void job_deinit(job *w)
@@ -213,18 +223,24 @@ static void job_deinit(job *w)
 int qn_verb_logits(int argc, char **argv)
 {
     job w = {.slice = 512};
-    const char *ids_path = NULL, *neighbours = NULL, *mode = "prefill", *kv = "f16", *precision = "exact", *policy = "as-is";
+    const char *ids_path = NULL, *neighbours = NULL, *mode = "prefill", *kv = "f16", *precision = "exact",
+               *policy = "as-is";
     uint32_t greedy = 0, prefill = 0;
     qn_engine_options o = qn_engine_options_defaults();
     qn_option options[] = {
-        {"ids", QN_OPT_STRING, &ids_path, 0, 0, "FILE", "JSON list of ids, or an object with 'prompt'; - for stdin", NULL},
+        {"ids", QN_OPT_STRING, &ids_path, 0, 0, "FILE",
+         "JSON list of ids, or an object with 'prompt'; - for stdin", NULL},
         {"o", QN_OPT_STRING, &w.out_path, 0, 0, "OUT.f32", "write float32 [T][vocab], little-endian", NULL},
-        {"mode", QN_OPT_STRING, &mode, 0, 0, "MODE", "prefill (default), decode, or split:N (prefill N, decode the rest)", NULL},
-        {"slice", QN_OPT_U32, &w.slice, 64, 4096, "N", "tokens of one prefill slice, a multiple of 64 (default 512)", NULL},
-        {"neighbours", QN_OPT_STRING, &neighbours, 0, 0, "FILE", "JSON list of id lists that run in the same batch", NULL},
+        {"mode", QN_OPT_STRING, &mode, 0, 0, "MODE",
+         "prefill (default), decode, or split:N (prefill N, decode the rest)", NULL},
+        {"slice", QN_OPT_U32, &w.slice, 64, 4096, "N",
+         "tokens of one prefill slice, a multiple of 64 (default 512)", NULL},
+        {"neighbours", QN_OPT_STRING, &neighbours, 0, 0, "FILE",
+         "JSON list of id lists that run in the same batch", NULL},
         {"hash", QN_OPT_FLAG, &w.hash, 0, 0, NULL, "print 16 hex digits a row", NULL},
         {"mtp", QN_OPT_FLAG, &w.mtp, 0, 0, NULL, "the draft head's logits, [T-1][vocab]", NULL},
-        {"greedy", QN_OPT_U32, &greedy, 0, 1 << 20, "N", "print N greedy tokens after the list, as JSON", NULL},
+        {"greedy", QN_OPT_U32, &greedy, 0, 1 << 20, "N", "print N greedy tokens after the list, as JSON",
+         NULL},
         {"kv", QN_OPT_STRING, &kv, 0, 0, "FORMAT", "f16 (default) or f32", NULL},
         {"precision", QN_OPT_STRING, &precision, 0, 0, "CLASS", "exact (the only one in this version)", NULL},
         {"policy", QN_OPT_STRING, &policy, 0, 0, "NAME", "as-is (the only one in this version)", NULL},
@@ -234,15 +250,20 @@ int qn_verb_logits(int argc, char **argv)
     };
     qn_config c;
     qn_error err;
-    int rc = qn_cli_start(&c, options, sizeof options / sizeof options[0], argc, argv, "quern logits MODEL --ids FILE", 1, 1, &err);
+    int rc = qn_cli_start(&c, options, sizeof options / sizeof options[0], argc, argv,
+                          "quern logits MODEL --ids FILE", 1, 1, &err);
     if (rc >= 0) return rc;
     qn_status st = parse_mode(mode, &prefill, &err);
     if (!st) st = qn_cli_kv(kv, &o.kv, &err);
     if (!st && !ids_path) st = qn_fail(&err, QN_USAGE, "logits: --ids is missing");
-    if (!st && !w.out_path && !w.hash && !greedy) st = qn_fail(&err, QN_USAGE, "logits: one of -o, --hash, --greedy is needed");
-    if (!st && w.slice % 64) st = qn_fail(&err, QN_USAGE, "logits: --slice must be a multiple of 64, not %u", w.slice);
-    if (!st && strcmp(precision, "exact") != 0) st = qn_fail(&err, QN_USAGE, "logits: --precision '%s' is not in this version; exact is", precision);
-    if (!st && strcmp(policy, "as-is") != 0) st = qn_fail(&err, QN_USAGE, "logits: --policy '%s' is not in this version; as-is is", policy);
+    if (!st && !w.out_path && !w.hash && !greedy)
+        st = qn_fail(&err, QN_USAGE, "logits: one of -o, --hash, --greedy is needed");
+    if (!st && w.slice % 64)
+        st = qn_fail(&err, QN_USAGE, "logits: --slice must be a multiple of 64, not %u", w.slice);
+    if (!st && strcmp(precision, "exact") != 0)
+        st = qn_fail(&err, QN_USAGE, "logits: --precision '%s' is not in this version; exact is", precision);
+    if (!st && strcmp(policy, "as-is") != 0)
+        st = qn_fail(&err, QN_USAGE, "logits: --policy '%s' is not in this version; as-is is", policy);
     if (!st) st = qn_model_open(&w.model, c.words[0], &err);
     if (!st) {
         w.vocab = qn_model_vocab_size(w.model);

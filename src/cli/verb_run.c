@@ -1,6 +1,8 @@
-/* verb_run.c - `quern run`: one answer, streamed to stdout. Written with quern.h alone, as any program outside would be.
+/* verb_run.c - `quern run`: one answer, streamed to stdout. Written with quern.h alone, as any program
+ * outside would be.
  *
- * Content goes to stdout as it comes, a thought to stderr; with --json one object at the end holds everything. */
+ * Content goes to stdout as it comes, a thought to stderr; with --json one object at the end holds
+ * everything. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +37,9 @@ typedef struct run {
 static void close_call(run *r)
 {
     size_t n = json_array_size(r->calls);
-    if (n) json_object_set_new(json_array_get(r->calls, n - 1), "arguments", json_stringn(r->arguments.data ? r->arguments.data : "", r->arguments.len));
+    if (n)
+        json_object_set_new(json_array_get(r->calls, n - 1), "arguments",
+                            json_stringn(r->arguments.data ? r->arguments.data : "", r->arguments.len));
     qn_buf_reset(&r->arguments);
 }
 
@@ -76,7 +80,8 @@ static qn_status prefill(run *r, uint32_t slice, float *logits, qn_error *err)
 {
     for (size_t at = 0; at < r->n_prompt;) {
         uint32_t n = r->n_prompt - at < slice ? (uint32_t)(r->n_prompt - at) : slice;
-        qn_step_item item = {.seq = r->seq, .tokens = r->prompt + at, .n_tokens = n, .n_logits = at + n == r->n_prompt};
+        qn_step_item item = {
+            .seq = r->seq, .tokens = r->prompt + at, .n_tokens = n, .n_logits = at + n == r->n_prompt};
         qn_status st = qn_step(r->engine, QN_PREFILL, &item, 1, logits, err);
         if (st) return st;
         at += n;
@@ -108,7 +113,8 @@ static qn_status generate(run *r, float *logits, qn_error *err)
     qn_status st = qn_detok_finish(r->detok, &text, &n, err);
     if (!st) st = take_text(r, text, n, err);
     if (!st && r->answer) st = qn_answer_finish(r->answer, on_event, r, err);
-    if (!st && r->answer && qn_answer_calls(r->answer) && strcmp(r->finish, "stop") == 0) r->finish = "tool_calls";
+    if (!st && r->answer && qn_answer_calls(r->answer) && strcmp(r->finish, "stop") == 0)
+        r->finish = "tool_calls";
     close_call(r);
     return st;
 }
@@ -117,20 +123,25 @@ static void print_json(run *r)
 {
     json_t *ids = json_array();
     for (uint32_t i = 0; i < r->n_ids; i++) json_array_append_new(ids, json_integer(r->ids[i]));
-    double prefill_ms = (double)(r->first_ns - r->start_ns) / 1e6, decode_ms = (double)(r->end_ns - r->first_ns) / 1e6;
-    json_t *usage = json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)r->n_prompt, "completion_tokens", (json_int_t)r->n_drawn,
-                              "total_tokens", (json_int_t)(r->n_prompt + r->n_drawn));
+    double prefill_ms = (double)(r->first_ns - r->start_ns) / 1e6,
+           decode_ms = (double)(r->end_ns - r->first_ns) / 1e6;
+    json_t *usage =
+        json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)r->n_prompt, "completion_tokens",
+                  (json_int_t)r->n_drawn, "total_tokens", (json_int_t)(r->n_prompt + r->n_drawn));
     json_t *timings = json_pack("{s:f, s:f}", "ttft_ms", prefill_ms, "decode_ms", decode_ms);
-    json_t *o = json_pack("{s:o, s:o, s:O, s:s, s:o, s:o, s:o, s:I}", "text", json_stringn(r->text.data ? r->text.data : "", r->text.len),
-                          "reasoning", json_stringn(r->reasoning.data ? r->reasoning.data : "", r->reasoning.len), "tool_calls", r->calls,
-                          "finish_reason", r->finish, "ids", ids, "usage", usage, "timings", timings, "seed", (json_int_t)r->sampling.seed);
+    json_t *o = json_pack("{s:o, s:o, s:O, s:s, s:o, s:o, s:o, s:I}", "text",
+                          json_stringn(r->text.data ? r->text.data : "", r->text.len), "reasoning",
+                          json_stringn(r->reasoning.data ? r->reasoning.data : "", r->reasoning.len),
+                          "tool_calls", r->calls, "finish_reason", r->finish, "ids", ids, "usage", usage,
+                          "timings", timings, "seed", (json_int_t)r->sampling.seed);
     json_dumpf(o, stdout, 0);
     putchar('\n');
     json_decref(o);
 }
 
 /* The prompt's ids from a raw text, a single question or a file of messages. */
-static qn_status make_prompt(run *r, const char *prompt, const char *messages_path, const char *tools, bool no_think, qn_error *err)
+static qn_status make_prompt(run *r, const char *prompt, const char *messages_path, const char *tools,
+                             bool no_think, qn_error *err)
 {
     char *text = NULL;
     size_t n = 0;
@@ -158,7 +169,9 @@ static qn_status prepare(run *r, qn_engine_options *o, const char *tools, qn_err
     uint32_t context = o->context ? o->context : qn_model_context_length(r->model);
     if (r->n_prompt == 0) return qn_fail(err, QN_INVALID, "run: the prompt is empty");
     if (r->n_prompt >= context)
-        return qn_fail(err, QN_CONTEXT, "run: the prompt has %zu tokens, and the context of %u must hold at least one more", r->n_prompt, context);
+        return qn_fail(err, QN_CONTEXT,
+                       "run: the prompt has %zu tokens, and the context of %u must hold at least one more",
+                       r->n_prompt, context);
     uint32_t room = context - (uint32_t)r->n_prompt;
     if (r->max_tokens > room) r->max_tokens = room;
     o->pool_tokens = r->n_prompt + r->max_tokens;
@@ -224,27 +237,33 @@ int qn_verb_run(int argc, char **argv)
     qn_engine_options o = qn_engine_options_defaults();
     qn_option options[] = {
         {"p", QN_OPT_STRING, &prompt, 0, 0, "TEXT", "the question", NULL},
-        {"messages", QN_OPT_STRING, &messages, 0, 0, "FILE", "a conversation as OpenAI messages in JSON, instead of -p", NULL},
+        {"messages", QN_OPT_STRING, &messages, 0, 0, "FILE",
+         "a conversation as OpenAI messages in JSON, instead of -p", NULL},
         {"tools", QN_OPT_STRING, &tools_path, 0, 0, "FILE", "tools in OpenAI's JSON form", NULL},
-        {"raw", QN_OPT_FLAG, &r.raw, 0, 0, NULL, "no template: -p is the whole prompt, special tokens are recognised", NULL},
+        {"raw", QN_OPT_FLAG, &r.raw, 0, 0, NULL,
+         "no template: -p is the whole prompt, special tokens are recognised", NULL},
         {"no-think", QN_OPT_FLAG, &no_think, 0, 0, NULL, "render with thinking off", NULL},
         {"temp", QN_OPT_F32, &asked.temperature, 0, 100, "T", "temperature; 0 is greedy", NULL},
         {"top-p", QN_OPT_F32, &asked.top_p, 1e-6, 1, "P", "nucleus", NULL},
         {"min-p", QN_OPT_F32, &asked.min_p, 0, 1, "P", "least share of the best token's probability", NULL},
         {"top-k", QN_OPT_U32, &top_k, 0, INT32_MAX - 1, "K", "0: all", NULL},
         {"seed", QN_OPT_U64, &seed, 0, 0x1p63, "N", "left out: random", NULL},
-        {"max-tokens", QN_OPT_U32, &r.max_tokens, 1, 1 << 24, "N", "most tokens of the answer (default 1024)", NULL},
+        {"max-tokens", QN_OPT_U32, &r.max_tokens, 1, 1 << 24, "N", "most tokens of the answer (default 1024)",
+         NULL},
         {"ctx", QN_OPT_U32, &o.context, 1, 1 << 24, "N", "context in tokens (default: the model's)", NULL},
-        {"slice", QN_OPT_U32, &o.slice, 64, 65536, "N", "tokens of one prefill slice, a multiple of 64", NULL},
+        {"slice", QN_OPT_U32, &o.slice, 64, 65536, "N", "tokens of one prefill slice, a multiple of 64",
+         NULL},
         {"kv", QN_OPT_STRING, &kv, 0, 0, "FORMAT", "f16 (default) or f32", NULL},
         {"kernels", QN_OPT_STRING, &o.kernels, 0, 0, "LEVEL", "reference or best (default)", NULL},
         {"threads", QN_OPT_U32, &o.threads, 0, 1024, "N", "0 (default): what the process may use", NULL},
         {"device", QN_OPT_STRING, &o.device, 0, 0, "DEVICE", "cpu (default)", NULL},
-        {"json", QN_OPT_FLAG, &r.json, 0, 0, NULL, "print one JSON object: text, reasoning, tool calls, ids, usage, timings", NULL},
+        {"json", QN_OPT_FLAG, &r.json, 0, 0, NULL,
+         "print one JSON object: text, reasoning, tool calls, ids, usage, timings", NULL},
     };
     qn_config c;
     qn_error err;
-    int rc = qn_cli_start(&c, options, sizeof options / sizeof options[0], argc, argv, "quern run MODEL -p TEXT", 1, 1, &err);
+    int rc = qn_cli_start(&c, options, sizeof options / sizeof options[0], argc, argv,
+                          "quern run MODEL -p TEXT", 1, 1, &err);
     if (rc >= 0) return rc;
     asked.top_k = (int32_t)top_k;
     qn_status st = qn_cli_kv(kv, &o.kv, &err);

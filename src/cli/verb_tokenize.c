@@ -93,7 +93,8 @@ static qn_status one_text(const qn_tokenizer *t, const options *o, qn_error *err
     if (!st && o->json) {
         json_t *doc = json_object(), *pieces = json_array();
         for (size_t i = 0; i < n_ids && !st; i++)
-            if (json_array_append_new(pieces, piece_json(t, ids[i]))) st = qn_fail(err, QN_NOMEM, "no memory for the output");
+            if (json_array_append_new(pieces, piece_json(t, ids[i])))
+                st = qn_fail(err, QN_NOMEM, "no memory for the output");
         json_object_set_new(doc, "ids", ids_json(ids, n_ids));
         json_object_set_new(doc, "pieces", pieces);
         if (!st) st = dump(doc, err);

@@ -1,9 +1,11 @@
 /* device.h - one interface for every kind of device: about a dozen functions behind a table.
  *
- * A device holds weights in layouts it asks for, KV pages and recurrent states, compiles programs to traces and
- * replays them. It has never heard of a request. Adding a device touches neither model/ nor runtime/ nor server/.
+ * A device holds weights in layouts it asks for, KV pages and recurrent states, compiles programs to traces
+ * and replays them. It has never heard of a request. Adding a device touches neither model/ nor runtime/ nor
+ * server/.
  *
- * One thread at a time uses a device. Everything handed in (networks, programs) must outlive the trace made from it. */
+ * One thread at a time uses a device. Everything handed in (networks, programs) must outlive the trace made
+ * from it. */
 #ifndef QN_DEVICE_DEVICE_H
 #define QN_DEVICE_DEVICE_H
 
@@ -15,17 +17,17 @@ typedef struct qn_device qn_device;
 typedef struct qn_trace qn_trace;
 
 typedef struct qn_device_facts {
-    char name[64];          /* "cpu" */
-    char detail[160];       /* "2 threads, kernels: reference" */
-    uint32_t n_ranks;       /* chips, or 1 */
-    uint32_t max_rows;      /* of one step; 0: no limit */
-    uint64_t memory_bytes;  /* usable per rank; 0: not known */
+    char name[64];         /* "cpu" */
+    char detail[160];      /* "2 threads, kernels: reference" */
+    uint32_t n_ranks;      /* chips, or 1 */
+    uint32_t max_rows;     /* of one step; 0: no limit */
+    uint64_t memory_bytes; /* usable per rank; 0: not known */
 } qn_device_facts;
 
 /* How a device wants a weight. Plain data, so that plans and caches can name it. */
 typedef enum qn_layout_kind {
     QN_LAYOUT_AS_IS, /* rows as in the checkpoint */
-    QN_LAYOUT_LANES  /* panels of `lanes` output rows: [rows/lanes][cols][lanes], the last panel zero-padded */
+    QN_LAYOUT_LANES /* panels of `lanes` output rows: [rows/lanes][cols][lanes], the last panel zero-padded */
 } qn_layout_kind;
 typedef struct qn_layout {
     qn_layout_kind kind;
@@ -55,7 +57,8 @@ typedef struct qn_device_ops {
     /* programs: one per rank. Uploads the weights that are not resident yet. */
     qn_status (*compile)(qn_device *d, const qn_program *const *programs, qn_trace **out, qn_error *err);
     void (*trace_destroy)(qn_trace *t);
-    /* Inputs were checked by the caller (qn_step_inputs_check). A failure leaves the touched sequences in doubt. */
+    /* Inputs were checked by the caller (qn_step_inputs_check). A failure leaves the touched sequences in
+     * doubt. */
     qn_status (*run)(qn_trace *t, const qn_step_inputs *in, qn_step_result *out, qn_error *err);
     /* Copy rows [first, first+n) of a buffer of the last run; for tests and verification. */
     qn_status (*read)(qn_trace *t, uint32_t buffer, uint32_t first, uint32_t n, float *dst, qn_error *err);
@@ -70,7 +73,8 @@ struct qn_device {
 };
 
 /* Refuse step inputs that a device could trip over: rows, tokens, positions, pages, slots, grid. */
-qn_status qn_step_inputs_check(const qn_program *p, const qn_reserve *r, const qn_step_inputs *in, qn_error *err) QN_CHECKED;
+qn_status qn_step_inputs_check(const qn_program *p, const qn_reserve *r, const qn_step_inputs *in,
+                               qn_error *err) QN_CHECKED;
 
 typedef struct qn_device_options {
     const char *device;  /* "cpu" */

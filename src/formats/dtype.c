@@ -62,7 +62,10 @@ static inline float f16_to_f32(uint16_t h)
     return float_of(sign | (is_special & special) | (~is_special & finite));
 }
 
-float qn_f16_to_f32(uint16_t h) { return f16_to_f32(h); }
+float qn_f16_to_f32(uint16_t h)
+{
+    return f16_to_f32(h);
+}
 
 uint16_t qn_f32_to_f16(float f)
 {

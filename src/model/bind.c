@@ -1,8 +1,8 @@
 /* bind.c - turns the tensors of a safetensors checkpoint into the fields of a network, once.
  *
- * Each expected name is looked up, its shape proven and its tensor marked as taken; what is left over at the end must be
- * something known to be skipped (vision, an unused head, an incomplete MTP layer), since a tensor that is silently ignored,
- * a bias for example, would change every answer. */
+ * Each expected name is looked up, its shape proven and its tensor marked as taken; what is left over at the
+ * end must be something known to be skipped (vision, an unused head, an incomplete MTP layer), since a tensor
+ * that is silently ignored, a bias for example, would change every answer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,9 @@
 
 const char *qn_group_name(qn_group g)
 {
-    static const char *const names[QN_GROUP_COUNT] = {"embed",     "head",        "attn_qkv", "attn_out", "gdn_in", "gdn_out",
-                                                      "gdn_small", "mlp_gate_up", "mlp_down", "mtp",      "norms",  "skipped"};
+    static const char *const names[QN_GROUP_COUNT] = {"embed",    "head",    "attn_qkv",  "attn_out",
+                                                      "gdn_in",   "gdn_out", "gdn_small", "mlp_gate_up",
+                                                      "mlp_down", "mtp",     "norms",     "skipped"};
     return (unsigned)g < QN_GROUP_COUNT ? names[g] : "?";
 }
 
@@ -22,7 +23,7 @@ typedef struct binder {
     uint8_t *taken;     /* [n_tensors] */
     const char *prefix; /* "model." or "model.language_model." */
     qn_error *err;
-    qn_status st;       /* sticky: the first failure */
+    qn_status st; /* sticky: the first failure */
 } binder;
 
 static size_t index_of(const binder *b, const qn_ckpt_tensor *t)
@@ -30,8 +31,10 @@ static size_t index_of(const binder *b, const qn_ckpt_tensor *t)
     size_t lo = 0, hi = qn_ckpt_n_tensors(b->ck); /* sorted by name */
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        if (strcmp(qn_ckpt_at(b->ck, mid)->name, t->name) < 0) lo = mid + 1;
-        else hi = mid;
+        if (strcmp(qn_ckpt_at(b->ck, mid)->name, t->name) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo;
 }
@@ -47,8 +50,13 @@ static void describe_shape(char *dst, size_t cap, const qn_ckpt_tensor *t)
 static qn_weight_id add_weight(binder *b, const qn_ckpt_tensor *t, qn_group g, uint64_t rows, uint64_t cols)
 {
     qn_net *n = b->net;
-    n->weights[n->n_weights] = (qn_weight){.name = t->name, .group = g, .dtype = t->dtype, .rows = (uint32_t)rows,
-                                           .cols = (uint32_t)cols, .data = t->data, .n_bytes = t->n_bytes};
+    n->weights[n->n_weights] = (qn_weight){.name = t->name,
+                                           .group = g,
+                                           .dtype = t->dtype,
+                                           .rows = (uint32_t)rows,
+                                           .cols = (uint32_t)cols,
+                                           .data = t->data,
+                                           .n_bytes = t->n_bytes};
     b->taken[index_of(b, t)] = 1;
     return n->n_weights++;
 }
@@ -64,8 +72,10 @@ static qn_weight_id bind(binder *b, const char *name, qn_group g, uint64_t rows,
     }
     const qn_dtype_info *info = qn_dtype_get(t->dtype);
     if (!info->supported) {
-        b->st = qn_fail(b->err, QN_UNSUPPORTED, "%s: tensor '%s' has format %s, which this version does not compute with (it has F32, F16, BF16)",
-                        t->file, name, info->name);
+        b->st = qn_fail(
+            b->err, QN_UNSUPPORTED,
+            "%s: tensor '%s' has format %s, which this version does not compute with (it has F32, F16, BF16)",
+            t->file, name, info->name);
         return QN_NO_WEIGHT;
     }
     uint64_t dims[QN_CKPT_MAX_DIMS];
@@ -77,17 +87,19 @@ static qn_weight_id bind(binder *b, const char *name, qn_group g, uint64_t rows,
         char shape[96];
         describe_shape(shape, sizeof shape, t);
         if (rows == 1)
-            b->st = qn_fail(b->err, QN_CORRUPT, "%s: tensor '%s' has shape [%s], the config asks for [%llu]", t->file, name, shape,
-                            (unsigned long long)cols);
+            b->st = qn_fail(b->err, QN_CORRUPT, "%s: tensor '%s' has shape [%s], the config asks for [%llu]",
+                            t->file, name, shape, (unsigned long long)cols);
         else
-            b->st = qn_fail(b->err, QN_CORRUPT, "%s: tensor '%s' has shape [%s], the config asks for [%llu, %llu]", t->file, name,
+            b->st = qn_fail(b->err, QN_CORRUPT,
+                            "%s: tensor '%s' has shape [%s], the config asks for [%llu, %llu]", t->file, name,
                             shape, (unsigned long long)rows, (unsigned long long)cols);
         return QN_NO_WEIGHT;
     }
     return add_weight(b, t, g, rows, cols);
 }
 
-static qn_weight_id bind_in(binder *b, const char *base, const char *leaf, qn_group g, uint64_t rows, uint64_t cols)
+static qn_weight_id bind_in(binder *b, const char *base, const char *leaf, qn_group g, uint64_t rows,
+                            uint64_t cols)
 {
     char name[256];
     snprintf(name, sizeof name, "%s%s", base, leaf);
@@ -127,8 +139,8 @@ static void bind_layer(binder *b, qn_layer_weights *l, const char *base, bool is
     l->down = bind_in(b, base, "mlp.down_proj.weight", mtp ? m : QN_GROUP_MLP_DOWN, h, a->mlp);
 }
 
-/* The MTP layer is used as a whole or not at all: the tensors decide, not the config, since some conversions drop the
- * weights and keep the field. A present tensor of the wrong shape is an error all the same. */
+/* The MTP layer is used as a whole or not at all: the tensors decide, not the config, since some conversions
+ * drop the weights and keep the field. A present tensor of the wrong shape is an error all the same. */
 static void bind_mtp(binder *b)
 {
     static const char *const leaves[] = {"fc.weight",
@@ -163,7 +175,10 @@ static void bind_mtp(binder *b)
     b->net->arch.has_mtp = !b->st;
 }
 
-static bool starts_with(const char *s, const char *p) { return strncmp(s, p, strlen(p)) == 0; }
+static bool starts_with(const char *s, const char *p)
+{
+    return strncmp(s, p, strlen(p)) == 0;
+}
 
 /* What is left must be known to be of no use to a text server. */
 static void skip_rest(binder *b)
@@ -172,14 +187,16 @@ static void skip_rest(binder *b)
     for (size_t i = 0; i < qn_ckpt_n_tensors(b->ck) && !b->st; i++) {
         if (b->taken[i]) continue;
         const qn_ckpt_tensor *t = qn_ckpt_at(b->ck, i);
-        bool unused_mtp = !b->net->arch.has_mtp && (starts_with(t->name, "mtp.") || starts_with(t->name, "model.mtp."));
+        bool unused_mtp =
+            !b->net->arch.has_mtp && (starts_with(t->name, "mtp.") || starts_with(t->name, "model.mtp."));
         bool unused_head = b->net->arch.tied && strcmp(t->name, "lm_head.weight") == 0;
-        if (starts_with(t->name, "model.visual.") || starts_with(t->name, "visual.") || unused_mtp || unused_head)
+        if (starts_with(t->name, "model.visual.") || starts_with(t->name, "visual.") || unused_mtp ||
+            unused_head)
             add_weight(b, t, QN_GROUP_SKIPPED, 1, 0);
         else {
             char shown[160];
-            b->st = qn_fail(b->err, QN_UNSUPPORTED, "%s: tensor '%s' has no place in this architecture", t->file,
-                            qn_printable(shown, sizeof shown, t->name, strlen(t->name)));
+            b->st = qn_fail(b->err, QN_UNSUPPORTED, "%s: tensor '%s' has no place in this architecture",
+                            t->file, qn_printable(shown, sizeof shown, t->name, strlen(t->name)));
         }
     }
 }
@@ -189,11 +206,13 @@ static void bind_all(binder *b)
     qn_net *n = b->net;
     const qn_arch *a = &n->arch;
     char base[128];
-    b->prefix = qn_ckpt_find(b->ck, "model.language_model.embed_tokens.weight") ? "model.language_model." : "model.";
+    b->prefix =
+        qn_ckpt_find(b->ck, "model.language_model.embed_tokens.weight") ? "model.language_model." : "model.";
     n->embed = bind_in(b, b->prefix, "embed_tokens.weight", QN_GROUP_EMBED, a->vocab, a->hidden);
     n->norm = bind_in(b, b->prefix, "norm.weight", QN_GROUP_NORMS, 1, a->hidden);
     if (!b->st && !a->tied && !qn_ckpt_find(b->ck, "lm_head.weight"))
-        b->st = qn_fail(b->err, QN_CORRUPT, "tensor 'lm_head.weight' is missing, and config.json says that the head is not tied");
+        b->st = qn_fail(b->err, QN_CORRUPT,
+                        "tensor 'lm_head.weight' is missing, and config.json says that the head is not tied");
     n->head = a->tied ? n->embed : bind(b, "lm_head.weight", QN_GROUP_HEAD, a->vocab, a->hidden);
     for (uint32_t i = 0; i < a->n_layers && !b->st; i++) {
         snprintf(base, sizeof base, "%slayers.%u.", b->prefix, i);
@@ -215,7 +234,8 @@ qn_status qn_net_bind(qn_net **out, const qn_ckpt *ck, qn_error *err)
         n->layers = calloc(n->arch.n_layers, sizeof *n->layers);
         n->weights = calloc(n_tensors + 1, sizeof *n->weights);
         b.taken = calloc(n_tensors + 1, 1);
-        if (!n->layers || !n->weights || !b.taken) b.st = qn_fail(err, QN_NOMEM, "no memory for the table of %zu tensors", n_tensors);
+        if (!n->layers || !n->weights || !b.taken)
+            b.st = qn_fail(err, QN_NOMEM, "no memory for the table of %zu tensors", n_tensors);
     }
     if (!b.st) bind_all(&b);
     free(b.taken);

@@ -1,4 +1,5 @@
-/* model.h - from a checkpoint to named, shaped weights: the architecture's numbers and one struct field per tensor.
+/* model.h - from a checkpoint to named, shaped weights: the architecture's numbers and one struct field per
+ * tensor.
  *
  * Binding turns names into fields once and proves every shape; no string look-up happens afterwards. A model
  * borrows the checkpoint, which must outlive it. Immutable after binding: any thread.
@@ -16,7 +17,7 @@ typedef enum qn_group {
     QN_GROUP_HEAD,
     QN_GROUP_ATTN_QKV,
     QN_GROUP_ATTN_OUT,
-    QN_GROUP_GDN_IN,    /* qkv, z */
+    QN_GROUP_GDN_IN, /* qkv, z */
     QN_GROUP_GDN_OUT,
     QN_GROUP_GDN_SMALL, /* a, b, conv, A_log, dt_bias: never converted by group */
     QN_GROUP_MLP_GATE_UP,
@@ -41,21 +42,24 @@ typedef struct qn_arch {
     uint32_t n_q, n_kv, head_dim; /* gated attention */
     uint32_t rotary_dim;          /* even, <= head_dim */
     double rope_theta;
-    float norm_eps;        /* RMSNorms */
-    float l2_eps;          /* normalisation of GDN queries and keys */
-    float norm_offset;     /* zero-centred norms multiply by (offset + w): 1 for safetensors, 0 for GGUF */
+    float norm_eps;    /* RMSNorms */
+    float l2_eps;      /* normalisation of GDN queries and keys */
+    float norm_offset; /* zero-centred norms multiply by (offset + w): 1 for safetensors, 0 for GGUF */
     uint32_t gdn_n_k, gdn_n_v, gdn_dk, gdn_dv, conv_kernel;
     qn_head_rule head_rule;
-    bool decay_is_log;     /* A holds A_log (decay = -exp(A)); false: A is the decay already */
-    qn_gate_act gdn_gate;  /* activation of z */
-    bool tied;             /* the head is the embedding */
-    bool has_mtp;          /* all tensors of the MTP layer are there */
+    bool decay_is_log;      /* A holds A_log (decay = -exp(A)); false: A is the decay already */
+    qn_gate_act gdn_gate;   /* activation of z */
+    bool tied;              /* the head is the embedding */
+    bool has_mtp;           /* all tensors of the MTP layer are there */
     uint32_t n_attn, n_gdn; /* layers of each kind, MTP not counted */
     uint8_t is_attn[QN_MAX_LAYERS];
-    const char *family;    /* "qwen35" */
+    const char *family; /* "qwen35" */
 } qn_arch;
 
-static inline uint32_t qn_arch_conv_dim(const qn_arch *a) { return 2 * a->gdn_n_k * a->gdn_dk + a->gdn_n_v * a->gdn_dv; }
+static inline uint32_t qn_arch_conv_dim(const qn_arch *a)
+{
+    return 2 * a->gdn_n_k * a->gdn_dk + a->gdn_n_v * a->gdn_dv;
+}
 
 /* One weight: a matrix [rows][cols] (a vector has rows = 1), cols contiguous, in the format it came with. */
 typedef struct qn_weight {
@@ -71,20 +75,20 @@ typedef uint32_t qn_weight_id; /* index into qn_model_weight; QN_NO_WEIGHT: abse
 #define QN_NO_WEIGHT UINT32_MAX
 
 typedef struct qn_attn_weights {
-    qn_weight_id q;      /* [n_q*2*head_dim][hidden], per head query then gate */
-    qn_weight_id k, v;   /* [n_kv*head_dim][hidden] */
-    qn_weight_id o;      /* [hidden][n_q*head_dim] */
+    qn_weight_id q;              /* [n_q*2*head_dim][hidden], per head query then gate */
+    qn_weight_id k, v;           /* [n_kv*head_dim][hidden] */
+    qn_weight_id o;              /* [hidden][n_q*head_dim] */
     qn_weight_id q_norm, k_norm; /* [head_dim] */
 } qn_attn_weights;
 
 typedef struct qn_gdn_weights {
-    qn_weight_id qkv;   /* [conv_dim][hidden]: q, k, v rows */
-    qn_weight_id z;     /* [n_v*dv][hidden] */
-    qn_weight_id a, b;  /* [n_v][hidden] */
-    qn_weight_id conv;  /* [conv_dim][kernel], last tap = current token */
+    qn_weight_id qkv;            /* [conv_dim][hidden]: q, k, v rows */
+    qn_weight_id z;              /* [n_v*dv][hidden] */
+    qn_weight_id a, b;           /* [n_v][hidden] */
+    qn_weight_id conv;           /* [conv_dim][kernel], last tap = current token */
     qn_weight_id a_log, dt_bias; /* [n_v] */
-    qn_weight_id norm;  /* [dv], plain */
-    qn_weight_id out;   /* [hidden][n_v*dv] */
+    qn_weight_id norm;           /* [dv], plain */
+    qn_weight_id out;            /* [hidden][n_v*dv] */
 } qn_gdn_weights;
 
 typedef struct qn_layer_weights {
@@ -96,18 +100,18 @@ typedef struct qn_layer_weights {
 } qn_layer_weights;
 
 typedef struct qn_mtp_weights {
-    qn_weight_id fc;                 /* [hidden][2*hidden]: embedding half first */
+    qn_weight_id fc;                            /* [hidden][2*hidden]: embedding half first */
     qn_weight_id embed_norm, hidden_norm, norm; /* [hidden] */
-    qn_layer_weights layer;          /* gated attention */
+    qn_layer_weights layer;                     /* gated attention */
 } qn_mtp_weights;
 
 typedef struct qn_net qn_net; /* the bound network */
 
 struct qn_net {
     qn_arch arch;
-    qn_weight_id embed; /* [vocab][hidden] */
-    qn_weight_id head;  /* [vocab][hidden]; equals embed when tied */
-    qn_weight_id norm;  /* [hidden] */
+    qn_weight_id embed;       /* [vocab][hidden] */
+    qn_weight_id head;        /* [vocab][hidden]; equals embed when tied */
+    qn_weight_id norm;        /* [hidden] */
     qn_layer_weights *layers; /* [n_layers] */
     qn_mtp_weights mtp;       /* when arch.has_mtp */
     qn_weight *weights;       /* [n_weights], skipped tensors last */
@@ -115,11 +119,12 @@ struct qn_net {
     uint32_t n_used;          /* those before the skipped ones */
 };
 
-/* Read the architecture from config.json's object. Unknown families, activations and rope types are refused by name. */
+/* Read the architecture from config.json's object. Unknown families, activations and rope types are refused
+ * by name. */
 qn_status qn_arch_from_config(qn_arch *a, const json_t *config, qn_error *err) QN_CHECKED;
 
-/* Bind the checkpoint's tensors. Refuses missing tensors, wrong shapes and formats that quern does not compute with,
- * each by name. MTP tensors are bound when the whole group is there, else skipped. */
+/* Bind the checkpoint's tensors. Refuses missing tensors, wrong shapes and formats that quern does not
+ * compute with, each by name. MTP tensors are bound when the whole group is there, else skipped. */
 qn_status qn_net_bind(qn_net **out, const qn_ckpt *ck, qn_error *err) QN_CHECKED;
 void qn_net_destroy(qn_net *n);
 

@@ -1,5 +1,6 @@
-/* cost.c - the bytes each op must read and write and the operations it does. Plans predict from these, the laboratory
- * accounts with them; each weight byte counts once per step, each product once however it is split. */
+/* cost.c - the bytes each op must read and write and the operations it does. Plans predict from these, the
+ * laboratory accounts with them; each weight byte counts once per step, each product once however it is
+ * split. */
 #include "program/program.h"
 
 /* Bytes of a rank's part of a weight, in the format it came with. */
@@ -10,9 +11,13 @@ static uint64_t part_bytes(const qn_program *p, uint32_t ref)
     return (uint64_t)r->rows * (r->cols / f->lanes * f->bytes);
 }
 
-static uint64_t buffer_bytes(const qn_program *p, uint32_t b, uint64_t n_rows) { return 4 * n_rows * p->buffers[b].cols; }
+static uint64_t buffer_bytes(const qn_program *p, uint32_t b, uint64_t n_rows)
+{
+    return 4 * n_rows * p->buffers[b].cols;
+}
 
-qn_op_cost qn_program_cost(const qn_program *p, uint32_t i, uint32_t n_rows, uint64_t depth, uint32_t kv_bytes)
+qn_op_cost qn_program_cost(const qn_program *p, uint32_t i, uint32_t n_rows, uint64_t depth,
+                           uint32_t kv_bytes)
 {
     const qn_op *op = &p->ops[i];
     uint64_t rows = n_rows;
@@ -25,9 +30,7 @@ qn_op_cost qn_program_cost(const qn_program *p, uint32_t i, uint32_t n_rows, uin
         c.weight_bytes = rows * (part_bytes(p, op->w[0]) / p->weights[op->w[0]].rows);
         break;
     case QN_OP_LINEAR:
-    case QN_OP_LOGITS:
-        c.operations = 2 * rows * p->weights[op->w[0]].rows * p->weights[op->w[0]].cols;
-        break;
+    case QN_OP_LOGITS: c.operations = 2 * rows * p->weights[op->w[0]].rows * p->weights[op->w[0]].cols; break;
     case QN_OP_QK_ROPE_APPEND: /* k and v go into the cache */
         c.state_bytes = 2 * rows * op->n_kv * op->head_dim * kv_bytes;
         c.operations = rows * (op->n_q + op->n_kv) * (4 * op->head_dim + 3 * op->rotary_dim);

@@ -1,8 +1,9 @@
 /* lower.c - from a network to the program of one bucket and one rank.
  *
- * Tensor parallelism cuts whole heads and whole MLP columns: q, k, v, the GDN inputs, gate, up and the head by output rows; o,
- * out and down by input columns, whose partial sums an all-reduce adds. Norms and the embedding are on every rank.
- * Buffers are named by role and shared by all layers; ops run in order, so that is safe. */
+ * Tensor parallelism cuts whole heads and whole MLP columns: q, k, v, the GDN inputs, gate, up and the head
+ * by output rows; o, out and down by input columns, whose partial sums an all-reduce adds. Norms and the
+ * embedding are on every rank. Buffers are named by role and shared by all layers; ops run in order, so that
+ * is safe. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +43,13 @@ static uint32_t buffer(lowering *l, const char *name, qn_rows rows, uint32_t col
 static qn_weight_ref whole(const lowering *l, qn_weight_id id)
 {
     const qn_weight *w = &l->p->net->weights[id];
-    return (qn_weight_ref){.weight = id, .rows = w->rows, .cols = w->cols, .n_row_ranges = 1, .n_col_ranges = 1,
-                           .row_ranges = {{0, w->rows}}, .col_ranges = {{0, w->cols}}};
+    return (qn_weight_ref){.weight = id,
+                           .rows = w->rows,
+                           .cols = w->cols,
+                           .n_row_ranges = 1,
+                           .n_col_ranges = 1,
+                           .row_ranges = {{0, w->rows}},
+                           .col_ranges = {{0, w->cols}}};
 }
 
 typedef struct range_list {
@@ -66,8 +72,9 @@ static void add_range(range_list *l, uint32_t first, uint32_t count)
     l->r[l->n++] = (qn_range){first, count};
 }
 
-/* Append the rank's value heads, `unit` rows each, that start at row `base`. Value heads go with their key heads: neighbours
- * when grouped; one piece per repetition when tiled, which keeps the rule "local head mod local key heads". */
+/* Append the rank's value heads, `unit` rows each, that start at row `base`. Value heads go with their key
+ * heads: neighbours when grouped; one piece per repetition when tiled, which keeps the rule "local head mod
+ * local key heads". */
 static void add_value_heads(range_list *l, const lowering *lo, uint32_t base, uint32_t unit)
 {
     const qn_arch *a = lo->a;
@@ -76,7 +83,8 @@ static void add_value_heads(range_list *l, const lowering *lo, uint32_t base, ui
         add_range(l, base + lo->rank * v * unit, v * unit);
         return;
     }
-    for (uint32_t t = 0; t < a->gdn_n_v / a->gdn_n_k; t++) add_range(l, base + (t * a->gdn_n_k + lo->rank * k) * unit, k * unit);
+    for (uint32_t t = 0; t < a->gdn_n_v / a->gdn_n_k; t++)
+        add_range(l, base + (t * a->gdn_n_k + lo->rank * k) * unit, k * unit);
 }
 
 static range_list value_heads(const lowering *lo, uint32_t unit)
@@ -114,8 +122,14 @@ static qn_weight_ref part(lowering *l, qn_weight_id id, range_list r, bool rows)
     if (r.full) l->too_many_ranges = true;
     return w;
 }
-static qn_weight_ref rows_of(lowering *l, qn_weight_id id, range_list r) { return part(l, id, r, true); }
-static qn_weight_ref cols_of(lowering *l, qn_weight_id id, range_list r) { return part(l, id, r, false); }
+static qn_weight_ref rows_of(lowering *l, qn_weight_id id, range_list r)
+{
+    return part(l, id, r, true);
+}
+static qn_weight_ref cols_of(lowering *l, qn_weight_id id, range_list r)
+{
+    return part(l, id, r, false);
+}
 
 static uint32_t weight(lowering *l, qn_weight_ref ref)
 {
@@ -141,7 +155,14 @@ static void emit(lowering *l, qn_op op)
 
 static void linear(lowering *l, uint32_t layer, uint32_t in, qn_weight_ref w, uint32_t out)
 {
-    emit(l, (qn_op){.kind = QN_OP_LINEAR, .layer = layer, .n_in = 1, .n_out = 1, .n_w = 1, .in = {in}, .out = {out}, .w = {weight(l, w)}});
+    emit(l, (qn_op){.kind = QN_OP_LINEAR,
+                    .layer = layer,
+                    .n_in = 1,
+                    .n_out = 1,
+                    .n_w = 1,
+                    .in = {in},
+                    .out = {out},
+                    .w = {weight(l, w)}});
 }
 
 /* A linear whose input columns are cut over the ranks, and the sum of its parts. */
@@ -149,14 +170,24 @@ static void linear_reduced(lowering *l, uint32_t layer, uint32_t in, qn_weight_r
 {
     linear(l, layer, in, w, out);
     if (l->n_ranks > 1)
-        emit(l, (qn_op){.kind = QN_OP_ALL_REDUCE, .layer = layer, .n_in = 1, .n_out = 1, .in = {out}, .out = {out}});
+        emit(l,
+             (qn_op){
+                 .kind = QN_OP_ALL_REDUCE, .layer = layer, .n_in = 1, .n_out = 1, .in = {out}, .out = {out}});
 }
 
 /* x += delta first, unless it is the first norm of the program. */
 static void rmsnorm(lowering *l, uint32_t layer, bool add, qn_weight_id w, uint32_t out)
 {
-    emit(l, (qn_op){.kind = QN_OP_RMSNORM, .layer = layer, .n_in = add ? 2 : 1, .n_out = 1, .n_w = 1, .in = {l->x, l->delta},
-                    .out = {out}, .w = {weight(l, whole(l, w))}, .eps = l->a->norm_eps, .offset = l->a->norm_offset});
+    emit(l, (qn_op){.kind = QN_OP_RMSNORM,
+                    .layer = layer,
+                    .n_in = add ? 2 : 1,
+                    .n_out = 1,
+                    .n_w = 1,
+                    .in = {l->x, l->delta},
+                    .out = {out},
+                    .w = {weight(l, whole(l, w))},
+                    .eps = l->a->norm_eps,
+                    .offset = l->a->norm_offset});
 }
 
 static void lower_attention(lowering *l, uint32_t layer, uint32_t kv_layer, const qn_attn_weights *w)
@@ -166,13 +197,40 @@ static void lower_attention(lowering *l, uint32_t layer, uint32_t kv_layer, cons
     linear(l, layer, l->h, rows_of(l, w->q, even_share(l, a->n_q * 2 * d)), l->qg);
     linear(l, layer, l->h, rows_of(l, w->k, even_share(l, a->n_kv * d)), l->k);
     linear(l, layer, l->h, rows_of(l, w->v, even_share(l, a->n_kv * d)), l->v);
-    emit(l, (qn_op){.kind = QN_OP_QK_ROPE_APPEND, .layer = layer, .n_in = 3, .n_out = 1, .n_w = 2, .in = {l->qg, l->k, l->v},
-                    .out = {l->q}, .w = {weight(l, whole(l, w->q_norm)), weight(l, whole(l, w->k_norm))}, .state = kv_layer, .n_q = nq,
-                    .n_kv = nkv, .head_dim = d, .rotary_dim = a->rotary_dim, .eps = a->norm_eps, .offset = a->norm_offset});
-    emit(l, (qn_op){.kind = QN_OP_ATTENTION, .layer = layer, .n_in = 1, .n_out = 1, .in = {l->q}, .out = {l->attn}, .state = kv_layer,
-                    .n_q = nq, .n_kv = nkv, .head_dim = d, .scale = (float)(1 / sqrt((double)d))});
-    emit(l, (qn_op){.kind = QN_OP_SIGMOID_GATE, .layer = layer, .n_in = 2, .n_out = 1, .in = {l->attn, l->qg}, .out = {l->attn},
-                    .n_q = nq, .head_dim = d});
+    emit(l, (qn_op){.kind = QN_OP_QK_ROPE_APPEND,
+                    .layer = layer,
+                    .n_in = 3,
+                    .n_out = 1,
+                    .n_w = 2,
+                    .in = {l->qg, l->k, l->v},
+                    .out = {l->q},
+                    .w = {weight(l, whole(l, w->q_norm)), weight(l, whole(l, w->k_norm))},
+                    .state = kv_layer,
+                    .n_q = nq,
+                    .n_kv = nkv,
+                    .head_dim = d,
+                    .rotary_dim = a->rotary_dim,
+                    .eps = a->norm_eps,
+                    .offset = a->norm_offset});
+    emit(l, (qn_op){.kind = QN_OP_ATTENTION,
+                    .layer = layer,
+                    .n_in = 1,
+                    .n_out = 1,
+                    .in = {l->q},
+                    .out = {l->attn},
+                    .state = kv_layer,
+                    .n_q = nq,
+                    .n_kv = nkv,
+                    .head_dim = d,
+                    .scale = (float)(1 / sqrt((double)d))});
+    emit(l, (qn_op){.kind = QN_OP_SIGMOID_GATE,
+                    .layer = layer,
+                    .n_in = 2,
+                    .n_out = 1,
+                    .in = {l->attn, l->qg},
+                    .out = {l->attn},
+                    .n_q = nq,
+                    .head_dim = d});
     linear_reduced(l, layer, l->attn, cols_of(l, w->o, even_share(l, a->n_q * d)), l->delta);
 }
 
@@ -184,30 +242,75 @@ static void lower_gdn(lowering *l, uint32_t layer, uint32_t state, const qn_gdn_
     linear(l, layer, l->h, rows_of(l, w->z, value_heads(l, a->gdn_dv)), l->z);
     linear(l, layer, l->h, rows_of(l, w->a, value_heads(l, 1)), l->ga);
     linear(l, layer, l->h, rows_of(l, w->b, value_heads(l, 1)), l->gb);
-    emit(l, (qn_op){.kind = QN_OP_CONV_SILU, .layer = layer, .n_in = 1, .n_out = 1, .n_w = 1, .in = {l->u}, .out = {l->s},
-                    .w = {weight(l, rows_of(l, w->conv, conv_channels(l)))}, .state = state, .kernel = a->conv_kernel});
-    emit(l, (qn_op){.kind = QN_OP_GDN_GATES, .layer = layer, .n_in = 2, .n_out = 2, .n_w = 2, .in = {l->ga, l->gb}, .out = {l->g, l->beta},
-                    .w = {weight(l, cols_of(l, w->a_log, value_heads(l, 1))), weight(l, cols_of(l, w->dt_bias, value_heads(l, 1)))},
-                    .n_v = nv, .decay_is_log = a->decay_is_log});
+    emit(l, (qn_op){.kind = QN_OP_CONV_SILU,
+                    .layer = layer,
+                    .n_in = 1,
+                    .n_out = 1,
+                    .n_w = 1,
+                    .in = {l->u},
+                    .out = {l->s},
+                    .w = {weight(l, rows_of(l, w->conv, conv_channels(l)))},
+                    .state = state,
+                    .kernel = a->conv_kernel});
+    emit(l, (qn_op){.kind = QN_OP_GDN_GATES,
+                    .layer = layer,
+                    .n_in = 2,
+                    .n_out = 2,
+                    .n_w = 2,
+                    .in = {l->ga, l->gb},
+                    .out = {l->g, l->beta},
+                    .w = {weight(l, cols_of(l, w->a_log, value_heads(l, 1))),
+                          weight(l, cols_of(l, w->dt_bias, value_heads(l, 1)))},
+                    .n_v = nv,
+                    .decay_is_log = a->decay_is_log});
     qn_op_kind rule = l->p->bucket.kind == QN_BUCKET_PREFILL ? QN_OP_GDN_CHUNK : QN_OP_GDN_STEP;
-    emit(l, (qn_op){.kind = rule, .layer = layer, .n_in = 3, .n_out = 1, .in = {l->s, l->g, l->beta}, .out = {l->o}, .state = state,
-                    .n_k = nk, .n_v = nv, .dk = a->gdn_dk, .dv = a->gdn_dv, .eps = a->l2_eps, .scale = (float)(1 / sqrt((double)a->gdn_dk)),
+    emit(l, (qn_op){.kind = rule,
+                    .layer = layer,
+                    .n_in = 3,
+                    .n_out = 1,
+                    .in = {l->s, l->g, l->beta},
+                    .out = {l->o},
+                    .state = state,
+                    .n_k = nk,
+                    .n_v = nv,
+                    .dk = a->gdn_dk,
+                    .dv = a->gdn_dv,
+                    .eps = a->l2_eps,
+                    .scale = (float)(1 / sqrt((double)a->gdn_dk)),
                     .head_rule = a->head_rule});
-    emit(l, (qn_op){.kind = QN_OP_GATED_RMSNORM, .layer = layer, .n_in = 2, .n_out = 1, .n_w = 1, .in = {l->o, l->z}, .out = {l->o},
-                    .w = {weight(l, whole(l, w->norm))}, .n_v = nv, .dv = a->gdn_dv, .eps = a->norm_eps, .gate_act = a->gdn_gate});
+    emit(l, (qn_op){.kind = QN_OP_GATED_RMSNORM,
+                    .layer = layer,
+                    .n_in = 2,
+                    .n_out = 1,
+                    .n_w = 1,
+                    .in = {l->o, l->z},
+                    .out = {l->o},
+                    .w = {weight(l, whole(l, w->norm))},
+                    .n_v = nv,
+                    .dv = a->gdn_dv,
+                    .eps = a->norm_eps,
+                    .gate_act = a->gdn_gate});
     linear_reduced(l, layer, l->o, cols_of(l, w->out, value_heads(l, a->gdn_dv)), l->delta);
 }
 
-static void lower_layer(lowering *l, uint32_t layer, bool is_attn, uint32_t state, bool add, const qn_layer_weights *w)
+static void lower_layer(lowering *l, uint32_t layer, bool is_attn, uint32_t state, bool add,
+                        const qn_layer_weights *w)
 {
     uint32_t mlp = l->a->mlp;
     rmsnorm(l, layer, add, w->in_norm, l->h);
-    if (is_attn) lower_attention(l, layer, state, &w->attn);
-    else lower_gdn(l, layer, state, &w->gdn);
+    if (is_attn)
+        lower_attention(l, layer, state, &w->attn);
+    else
+        lower_gdn(l, layer, state, &w->gdn);
     rmsnorm(l, layer, true, w->post_norm, l->h);
     linear(l, layer, l->h, rows_of(l, w->gate, even_share(l, mlp)), l->gate);
     linear(l, layer, l->h, rows_of(l, w->up, even_share(l, mlp)), l->up);
-    emit(l, (qn_op){.kind = QN_OP_SILU_MUL, .layer = layer, .n_in = 2, .n_out = 1, .in = {l->gate, l->up}, .out = {l->gate}});
+    emit(l, (qn_op){.kind = QN_OP_SILU_MUL,
+                    .layer = layer,
+                    .n_in = 2,
+                    .n_out = 1,
+                    .in = {l->gate, l->up},
+                    .out = {l->gate}});
     linear_reduced(l, layer, l->gate, cols_of(l, w->down, even_share(l, mlp)), l->delta);
 }
 
@@ -215,18 +318,38 @@ static void lower_head(lowering *l)
 {
     qn_program *p = l->p;
     uint32_t vocab = l->a->vocab, none = QN_NO_LAYER;
-    emit(l, (qn_op){.kind = QN_OP_ROW_GATHER, .layer = none, .n_in = 1, .n_out = 1, .in = {l->final}, .out = {l->head_in}});
+    emit(l, (qn_op){.kind = QN_OP_ROW_GATHER,
+                    .layer = none,
+                    .n_in = 1,
+                    .n_out = 1,
+                    .in = {l->final},
+                    .out = {l->head_in}});
     p->logits = buffer(l, "logits", QN_ROWS_LOGITS, vocab);
     uint32_t part = l->n_ranks > 1 ? buffer(l, "logits_part", QN_ROWS_LOGITS, vocab / l->n_ranks) : p->logits;
-    emit(l, (qn_op){.kind = QN_OP_LOGITS, .layer = none, .n_in = 1, .n_out = 1, .n_w = 1, .in = {l->head_in}, .out = {part},
+    emit(l, (qn_op){.kind = QN_OP_LOGITS,
+                    .layer = none,
+                    .n_in = 1,
+                    .n_out = 1,
+                    .n_w = 1,
+                    .in = {l->head_in},
+                    .out = {part},
                     .w = {weight(l, rows_of(l, p->net->head, even_share(l, vocab)))}});
     if (l->n_ranks > 1)
-        emit(l, (qn_op){.kind = QN_OP_ALL_GATHER, .layer = none, .n_in = 1, .n_out = 1, .in = {part}, .out = {p->logits}});
+        emit(l, (qn_op){.kind = QN_OP_ALL_GATHER,
+                        .layer = none,
+                        .n_in = 1,
+                        .n_out = 1,
+                        .in = {part},
+                        .out = {p->logits}});
 }
 
 static void lower_embed(lowering *l, uint32_t out)
 {
-    emit(l, (qn_op){.kind = QN_OP_EMBED, .layer = QN_NO_LAYER, .n_out = 1, .n_w = 1, .out = {out},
+    emit(l, (qn_op){.kind = QN_OP_EMBED,
+                    .layer = QN_NO_LAYER,
+                    .n_out = 1,
+                    .n_w = 1,
+                    .out = {out},
                     .w = {weight(l, whole(l, l->p->net->embed))}});
 }
 
@@ -253,8 +376,15 @@ static void lower_draft(lowering *l)
     uint32_t layer = l->a->n_layers, e = buffer(l, "embedding", QN_ROWS_STEP, l->a->hidden);
     uint32_t both = buffer(l, "embedding_hidden", QN_ROWS_STEP, 2 * l->a->hidden);
     lower_embed(l, e);
-    emit(l, (qn_op){.kind = QN_OP_MTP_INPUT, .layer = layer, .n_in = 1, .n_out = 1, .n_w = 2, .in = {e}, .out = {both},
-                    .w = {weight(l, whole(l, m->embed_norm)), weight(l, whole(l, m->hidden_norm))}, .eps = l->a->norm_eps,
+    emit(l, (qn_op){.kind = QN_OP_MTP_INPUT,
+                    .layer = layer,
+                    .n_in = 1,
+                    .n_out = 1,
+                    .n_w = 2,
+                    .in = {e},
+                    .out = {both},
+                    .w = {weight(l, whole(l, m->embed_norm)), weight(l, whole(l, m->hidden_norm))},
+                    .eps = l->a->norm_eps,
                     .offset = l->a->norm_offset});
     linear(l, layer, both, whole(l, m->fc), l->x);
     lower_layer(l, layer, true, l->a->n_attn, false, &m->layer);
@@ -266,7 +396,8 @@ static void lower_draft(lowering *l)
 static void make_buffers(lowering *l)
 {
     const qn_arch *a = l->a;
-    uint32_t r = l->n_ranks, q = a->n_q / r * a->head_dim, kv = a->n_kv / r * a->head_dim, nv = a->gdn_n_v / r;
+    uint32_t r = l->n_ranks, q = a->n_q / r * a->head_dim, kv = a->n_kv / r * a->head_dim,
+             nv = a->gdn_n_v / r;
     uint32_t conv = qn_arch_conv_dim(a) / r;
     qn_rows s = QN_ROWS_STEP;
     l->x = buffer(l, "x", s, a->hidden);
@@ -297,12 +428,15 @@ static qn_status check_ranks(const qn_arch *a, uint32_t rank, uint32_t n_ranks, 
     const struct {
         const char *what;
         uint32_t n;
-    } parts[] = {{"attention heads", a->n_q},       {"key/value heads", a->n_kv},      {"linear key heads", a->gdn_n_k},
-                 {"linear value heads", a->gdn_n_v}, {"MLP columns", a->mlp}, {"rows of the head", a->vocab}};
-    if (n_ranks < 1 || rank >= n_ranks) return qn_fail(err, QN_INVALID, "rank %u of %u does not exist", rank, n_ranks);
+    } parts[] = {{"attention heads", a->n_q},      {"key/value heads", a->n_kv},
+                 {"linear key heads", a->gdn_n_k}, {"linear value heads", a->gdn_n_v},
+                 {"MLP columns", a->mlp},          {"rows of the head", a->vocab}};
+    if (n_ranks < 1 || rank >= n_ranks)
+        return qn_fail(err, QN_INVALID, "rank %u of %u does not exist", rank, n_ranks);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (parts[i].n % n_ranks)
-            return qn_fail(err, QN_UNSUPPORTED, "%u %s do not divide over %u ranks", parts[i].n, parts[i].what, n_ranks);
+            return qn_fail(err, QN_UNSUPPORTED, "%u %s do not divide over %u ranks", parts[i].n,
+                           parts[i].what, n_ranks);
     return QN_OK;
 }
 
@@ -320,8 +454,8 @@ qn_state_desc qn_state_of(const qn_arch *a, uint32_t n_ranks, bool keep_hidden)
                            .hidden = keep_hidden ? a->hidden : 0};
 }
 
-qn_status qn_program_lower(qn_program **out, const qn_net *net, qn_bucket bucket, uint32_t rank, uint32_t n_ranks, bool keep_hidden,
-                           qn_error *err)
+qn_status qn_program_lower(qn_program **out, const qn_net *net, qn_bucket bucket, uint32_t rank,
+                           uint32_t n_ranks, bool keep_hidden, qn_error *err)
 {
     const qn_arch *a = &net->arch;
     *out = NULL;
@@ -336,16 +470,22 @@ qn_status qn_program_lower(qn_program **out, const qn_net *net, qn_bucket bucket
     *p = (qn_program){.bucket = bucket, .rank = rank, .n_ranks = n_ranks, .net = net};
     p->state = qn_state_of(a, n_ranks, keep_hidden || bucket.kind == QN_BUCKET_DRAFT);
     p->inv_freq = calloc(a->rotary_dim / 2, sizeof *p->inv_freq);
-    if (!p->inv_freq) l.failed = true;
+    if (!p->inv_freq)
+        l.failed = true;
     else
-        for (uint32_t i = 0; i < a->rotary_dim / 2; i++) p->inv_freq[i] = pow(a->rope_theta, -2.0 * i / a->rotary_dim);
+        for (uint32_t i = 0; i < a->rotary_dim / 2; i++)
+            p->inv_freq[i] = pow(a->rope_theta, -2.0 * i / a->rotary_dim);
     make_buffers(&l);
-    if (bucket.kind == QN_BUCKET_DRAFT) lower_draft(&l);
-    else lower_main(&l, keep_hidden);
-    if (l.failed) st = qn_fail(err, QN_NOMEM, "no memory for a program of %u layers", a->n_layers);
+    if (bucket.kind == QN_BUCKET_DRAFT)
+        lower_draft(&l);
+    else
+        lower_main(&l, keep_hidden);
+    if (l.failed)
+        st = qn_fail(err, QN_NOMEM, "no memory for a program of %u layers", a->n_layers);
     else if (l.too_many_ranges)
-        st = qn_fail(err, QN_UNSUPPORTED, "%u value heads on %u tiled key heads need more than %d pieces per rank", a->gdn_n_v, a->gdn_n_k,
-                     QN_MAX_RANGES);
+        st = qn_fail(err, QN_UNSUPPORTED,
+                     "%u value heads on %u tiled key heads need more than %d pieces per rank", a->gdn_n_v,
+                     a->gdn_n_k, QN_MAX_RANGES);
     if (st) {
         qn_program_destroy(p);
         return st;

@@ -1,7 +1,8 @@
-/* commit_log.h - when each generated token was committed, and how many tokens that commit carried (1 without speculation).
+/* commit_log.h - when each generated token was committed, and how many tokens that commit carried (1 without
+ * speculation).
  *
- * One log belongs to one job; its owner thread appends, readers look after the job's end. Times are qn_clock_ns().
- * Version 1: entries {time_ns, n_tokens}. */
+ * One log belongs to one job; its owner thread appends, readers look after the job's end. Times are
+ * qn_clock_ns(). Version 1: entries {time_ns, n_tokens}. */
 #ifndef QN_RUNTIME_COMMIT_LOG_H
 #define QN_RUNTIME_COMMIT_LOG_H
 

@@ -1,4 +1,5 @@
-/* open.c - opening a model: checkpoint, network, tokenizer, template, and what generation_config.json recommends. */
+/* open.c - opening a model: checkpoint, network, tokenizer, template, and what generation_config.json
+ * recommends. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -19,27 +20,33 @@ static char *folder_name(const char *path)
 
 static void add_stop(qn_model *m, int64_t id)
 {
-    if (id < 0 || id >= m->net->arch.vocab || m->n_stops == QN_MAX_STOPS || qn_model_is_stop(m, (int32_t)id)) return;
+    if (id < 0 || id >= m->net->arch.vocab || m->n_stops == QN_MAX_STOPS || qn_model_is_stop(m, (int32_t)id))
+        return;
     m->stops[m->n_stops++] = (int32_t)id;
 }
 
-/* generation_config.json's list, the tokenizer's end of turn, and the tokens that end one by name: config.json's own
- * eos_token_id is not the end of a chat turn. <|im_start|> in an answer is a model in trouble that opens a new turn. */
+/* generation_config.json's list, the tokenizer's end of turn, and the tokens that end one by name:
+ * config.json's own eos_token_id is not the end of a chat turn. <|im_start|> in an answer is a model in
+ * trouble that opens a new turn. */
 static qn_status find_stops(qn_model *m, const json_t *generation, qn_error *err)
 {
     static const char *const names[] = {"<|im_end|>", "<|endoftext|>", "<|im_start|>"};
     const json_t *eos = json_object_get(generation, "eos_token_id");
     if (eos && !json_is_null(eos) && !json_is_integer(eos) && !json_is_array(eos))
-        return qn_fail(err, QN_CORRUPT, "generation_config.json: 'eos_token_id' must be an id or a list of ids");
+        return qn_fail(err, QN_CORRUPT,
+                       "generation_config.json: 'eos_token_id' must be an id or a list of ids");
     if (json_is_integer(eos)) add_stop(m, json_integer_value(eos));
     for (size_t i = 0; i < json_array_size(eos); i++) {
         const json_t *id = json_array_get(eos, i);
-        if (!json_is_integer(id)) return qn_fail(err, QN_CORRUPT, "generation_config.json: 'eos_token_id' has an entry that is not an id");
+        if (!json_is_integer(id))
+            return qn_fail(err, QN_CORRUPT,
+                           "generation_config.json: 'eos_token_id' has an entry that is not an id");
         add_stop(m, json_integer_value(id));
     }
     if (!m->tokenizer) return QN_OK;
     add_stop(m, qn_tokenizer_eos(m->tokenizer));
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) add_stop(m, qn_tokenizer_find(m->tokenizer, names[i]));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        add_stop(m, qn_tokenizer_find(m->tokenizer, names[i]));
     return QN_OK;
 }
 
@@ -48,7 +55,8 @@ static qn_status number(const json_t *o, const char *name, double lo, double hi,
     const json_t *v = json_object_get(o, name);
     if (!v || json_is_null(v)) return QN_OK;
     if (!json_is_number(v) || !(json_number_value(v) >= lo && json_number_value(v) <= hi))
-        return qn_fail(err, QN_CORRUPT, "generation_config.json: '%s' must be a number from %g to %g", name, lo, hi);
+        return qn_fail(err, QN_CORRUPT, "generation_config.json: '%s' must be a number from %g to %g", name,
+                       lo, hi);
     *out = json_number_value(v);
     return QN_OK;
 }
@@ -62,7 +70,10 @@ static qn_status read_sampling(qn_model *m, const json_t *g, qn_error *err)
     if (!st) st = number(g, "top_k", 0, 1e9, &top_k, err);
     if (st) return st;
     if (json_is_false(json_object_get(g, "do_sample"))) temperature = 0;
-    m->sampling = (qn_sampling){.temperature = (float)temperature, .top_p = (float)top_p, .min_p = (float)min_p, .top_k = (int32_t)top_k};
+    m->sampling = (qn_sampling){.temperature = (float)temperature,
+                                .top_p = (float)top_p,
+                                .min_p = (float)min_p,
+                                .top_k = (int32_t)top_k};
     return QN_OK;
 }
 
@@ -80,9 +91,11 @@ static qn_status read_generation_config(qn_model *m, const char *path, qn_error 
     json_error_t e;
     json_t *g = NULL;
     qn_error reason = {0};
-    qn_status st = qn_ckpt_read_side_file(path, "generation_config.json", MAX_GENERATION_CONFIG, &text, &n, &reason);
-    if (st) st = optional(st, &reason, err); /* without the file nothing is recommended */
-    else if ( (!(g = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e)) || !json_is_object(g)))
+    qn_status st =
+        qn_ckpt_read_side_file(path, "generation_config.json", MAX_GENERATION_CONFIG, &text, &n, &reason);
+    if (st)
+        st = optional(st, &reason, err); /* without the file nothing is recommended */
+    else if ((!(g = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e)) || !json_is_object(g)))
         st = qn_fail(err, QN_CORRUPT, "generation_config.json: %s", g ? "must hold an object" : e.text);
     if (!st) st = read_sampling(m, g, err);
     if (!st) st = find_stops(m, g, err);
@@ -131,11 +144,26 @@ void qn_model_close(qn_model *m)
     free(m);
 }
 
-uint32_t qn_model_vocab_size(const qn_model *m) { return m->net->arch.vocab; }
-uint32_t qn_model_context_length(const qn_model *m) { return m->net->arch.context; }
-const char *qn_model_name(const qn_model *m) { return m->name; }
-bool qn_model_has_draft_head(const qn_model *m) { return m->net->arch.has_mtp; }
-qn_sampling qn_model_sampling(const qn_model *m) { return m->sampling; }
+uint32_t qn_model_vocab_size(const qn_model *m)
+{
+    return m->net->arch.vocab;
+}
+uint32_t qn_model_context_length(const qn_model *m)
+{
+    return m->net->arch.context;
+}
+const char *qn_model_name(const qn_model *m)
+{
+    return m->name;
+}
+bool qn_model_has_draft_head(const qn_model *m)
+{
+    return m->net->arch.has_mtp;
+}
+qn_sampling qn_model_sampling(const qn_model *m)
+{
+    return m->sampling;
+}
 
 bool qn_model_is_stop(const qn_model *m, int32_t id)
 {

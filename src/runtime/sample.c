@@ -1,7 +1,8 @@
-/* sample.c - drawing a token: temperature, top_k, top_p, min_p, in this order, then one draw keyed by (seed, position).
+/* sample.c - drawing a token: temperature, top_k, top_p, min_p, in this order, then one draw keyed by (seed,
+ * position).
  *
- * Nothing but the arguments decides, so the same request draws the same tokens whatever else runs. All arithmetic is f64 in
- * a fixed order: candidates are sorted by logit, then by id. */
+ * Nothing but the arguments decides, so the same request draws the same tokens whatever else runs. All
+ * arithmetic is f64 in a fixed order: candidates are sorted by logit, then by id. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -22,8 +23,9 @@ static int by_rank(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* A uniform number in [0, 1) from seed and position: two rounds of a 64-bit finalizer over a Weyl sequence (Steele, Lea and
- * Flood 2014, SplitMix). Two rounds, so that neighbouring positions of neighbouring seeds share nothing. */
+/* A uniform number in [0, 1) from seed and position: two rounds of a 64-bit finalizer over a Weyl sequence
+ * (Steele, Lea and Flood 2014, SplitMix). Two rounds, so that neighbouring positions of neighbouring seeds
+ * share nothing. */
 static double uniform(uint64_t seed, uint64_t position)
 {
     uint64_t z = seed;
@@ -68,7 +70,8 @@ static void best_k(candidate *c, uint32_t k, const float *logits, uint32_t n)
     qsort(c, k, sizeof *c, by_rank);
 }
 
-/* Cut the ranked candidates to the nucleus of top_p, then to those of at least min_p times the best. Returns how many stay
+/* Cut the ranked candidates to the nucleus of top_p, then to those of at least min_p times the best. Returns
+ * how many stay
  * (>= 1) and their total probability. */
 static uint32_t filter(candidate *c, uint32_t n, const qn_sampling *s, double *total)
 {
@@ -84,11 +87,14 @@ static uint32_t filter(candidate *c, uint32_t n, const qn_sampling *s, double *t
     return stay;
 }
 
-qn_status qn_sample(const qn_model *m, const float *logits, const qn_sampling *s, uint64_t position, int32_t *id, qn_error *err)
+qn_status qn_sample(const qn_model *m, const float *logits, const qn_sampling *s, uint64_t position,
+                    int32_t *id, qn_error *err)
 {
     uint32_t n = m->n_ids;
     for (uint32_t i = 0; i < n; i++)
-        if (!isfinite(logits[i])) return qn_fail(err, QN_INTERNAL, "the logit of token %u at position %llu is not finite", i, (unsigned long long)position);
+        if (!isfinite(logits[i]))
+            return qn_fail(err, QN_INTERNAL, "the logit of token %u at position %llu is not finite", i,
+                           (unsigned long long)position);
     if (s->temperature <= 0 || s->top_k == 1) return *id = arg_max(logits, n), QN_OK;
     uint32_t k = s->top_k > 0 && (uint32_t)s->top_k < n ? (uint32_t)s->top_k : n;
     candidate few[256], *c = k <= sizeof few / sizeof few[0] ? few : malloc(k * sizeof *c);

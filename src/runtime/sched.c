@@ -3,8 +3,8 @@
  *   submitted --admit()--> active --turn()--> ... --finish()--> gone
  *       \--- cancelled, shutting down: finish() ---/
  *
- * Locks: `lock` guards the queue, the ids and cancel marks, the stop flag and the published numbers. It is never held while a
- * step runs or a callback is called. Everything else belongs to the scheduler's thread. */
+ * Locks: `lock` guards the queue, the ids and cancel marks, the stop flag and the published numbers. It is
+ * never held while a step runs or a callback is called. Everything else belongs to the scheduler's thread. */
 #include "runtime/sched.h"
 
 #include <pthread.h>
@@ -47,7 +47,10 @@ struct qn_sched {
     qn_sched_stats stats;
 };
 
-qn_sched_options qn_sched_options_defaults(void) { return (qn_sched_options){.max_active = 1, .max_queued = 64}; }
+qn_sched_options qn_sched_options_defaults(void)
+{
+    return (qn_sched_options){.max_active = 1, .max_queued = 64};
+}
 
 static void job_free(job *j)
 {
@@ -58,22 +61,31 @@ static void job_free(job *j)
 
 static qn_job_event event(const job *j, qn_job_kind kind)
 {
-    return (qn_job_event){.kind = kind, .n_prefilled = j->n_prefilled, .n_generated = j->n_generated, .time_ns = qn_clock_ns(),
+    return (qn_job_event){.kind = kind,
+                          .n_prefilled = j->n_prefilled,
+                          .n_generated = j->n_generated,
+                          .time_ns = qn_clock_ns(),
                           .commits = &j->commits};
 }
 
-static void emit(const job *j, qn_job_event e) { j->fn(j->ctx, &e); }
+static void emit(const job *j, qn_job_event e)
+{
+    j->fn(j->ctx, &e);
+}
 
 /* Unlink, return what the job holds, publish, tell its owner, free. */
 static void finish(qn_sched *s, job *j, qn_job_finish why, const qn_error *error)
 {
+    bool was_active = j->seq != NULL;
     qn_seq_destroy(j->seq);
     pthread_mutex_lock(&s->lock);
-    job **list = j->seq ? &s->active : &s->queue;
+    job **list = was_active ? &s->active : &s->queue;
     while (*list != j) list = &(*list)->next;
     *list = j->next;
-    if (j->seq) s->n_active--;
-    else s->n_queued--;
+    if (was_active)
+        s->n_active--;
+    else
+        s->n_queued--;
     s->stats.n_done++;
     s->stats.n_cancelled += why == QN_FINISH_CANCELLED;
     s->stats.n_failed += why == QN_FINISH_ERROR;
@@ -203,13 +215,16 @@ static void *run(void *arg)
         for (job *j; (j = oldest(s)) && admit(s, j);) continue;
         for (job *j = s->active, *next; j; j = next) {
             next = j->next; /* a turn may end the job */
-            if (is_cancelled(s, j)) finish(s, j, QN_FINISH_CANCELLED, NULL);
-            else turn(s, j);
+            if (is_cancelled(s, j))
+                finish(s, j, QN_FINISH_CANCELLED, NULL);
+            else
+                turn(s, j);
         }
     }
 }
 
-qn_status qn_sched_create(qn_sched **out, qn_engine *e, const qn_model *m, const qn_sched_options *o, qn_error *err)
+qn_status qn_sched_create(qn_sched **out, qn_engine *e, const qn_model *m, const qn_sched_options *o,
+                          qn_error *err)
 {
     *out = NULL;
     if (o->max_active < 1) return qn_fail(err, QN_INVALID, "max_active must be at least 1");
@@ -258,11 +273,14 @@ static qn_status job_make(const qn_sched *s, const qn_job_params *p, job **out, 
     *out = NULL;
     if (p->n_prompt < 1) return qn_fail(err, QN_INVALID, "the prompt has no tokens");
     if (p->n_prompt >= context)
-        return qn_fail(err, QN_CONTEXT, "the prompt has %u tokens, and the context of %u must hold at least one more", p->n_prompt, context);
+        return qn_fail(err, QN_CONTEXT,
+                       "the prompt has %u tokens, and the context of %u must hold at least one more",
+                       p->n_prompt, context);
     if (p->max_tokens < 1) return qn_fail(err, QN_INVALID, "max_tokens must be at least 1");
     for (uint32_t i = 0; i < p->n_prompt; i++)
         if (p->prompt[i] < 0 || (uint32_t)p->prompt[i] >= vocab)
-            return qn_fail(err, QN_INVALID, "token %u of the prompt is %d, outside 0 .. %u", i, p->prompt[i], vocab - 1);
+            return qn_fail(err, QN_INVALID, "token %u of the prompt is %d, outside 0 .. %u", i, p->prompt[i],
+                           vocab - 1);
     job *j = calloc(1, sizeof *j);
     if (j) j->prompt = malloc(p->n_prompt * sizeof *j->prompt);
     if (!j || !j->prompt) {
@@ -285,9 +303,12 @@ qn_status qn_sched_submit(qn_sched *s, const qn_job_params *p, qn_job_id *id, qn
     qn_status st = job_make(s, p, &j, err);
     if (st) return st;
     pthread_mutex_lock(&s->lock);
-    if (s->stop) st = qn_fail(err, QN_UNAVAILABLE, "shutting down");
-    else if (s->n_queued >= s->o.max_queued + (s->o.max_active - s->n_active)) /* free places are not a queue */
-        st = qn_fail(err, QN_BUSY, "%u requests run and %u wait; no more are taken", s->n_active, s->n_queued);
+    if (s->stop)
+        st = qn_fail(err, QN_UNAVAILABLE, "shutting down");
+    else if (s->n_queued >=
+             s->o.max_queued + (s->o.max_active - s->n_active)) /* free places are not a queue */
+        st =
+            qn_fail(err, QN_BUSY, "%u requests run and %u wait; no more are taken", s->n_active, s->n_queued);
     if (!st) {
         j->id = *id = ++s->last_id;
         job **end = &s->queue;

@@ -11,12 +11,15 @@ static qn_status need_tokenizer(const qn_model *m, qn_error *err)
     return m->tokenizer ? QN_OK : qn_fail(err, QN_NOT_FOUND, "the model '%s' has no tokenizer.json", m->name);
 }
 
-qn_status qn_tokenize(const qn_model *m, const char *text, size_t n, bool special, int32_t **ids, size_t *n_ids, qn_error *err)
+qn_status qn_tokenize(const qn_model *m, const char *text, size_t n, bool special, int32_t **ids,
+                      size_t *n_ids, qn_error *err)
 {
     *ids = NULL;
     *n_ids = 0;
     qn_status st = need_tokenizer(m, err);
-    return st ? st : qn_tokenizer_encode(m->tokenizer, text, n, special ? QN_SPECIAL_ALL : QN_SPECIAL_NONE, NULL, ids, n_ids, err);
+    return st ? st
+              : qn_tokenizer_encode(m->tokenizer, text, n, special ? QN_SPECIAL_ALL : QN_SPECIAL_NONE, NULL,
+                                    ids, n_ids, err);
 }
 
 /* The public decoder is the text room's, under its own name. */

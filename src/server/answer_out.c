@@ -1,18 +1,20 @@
-/* answer_out.c - from token ids to the bytes of an answer: detokenise, take apart, match stop strings, write JSON.
+/* answer_out.c - from token ids to the bytes of an answer: detokenise, take apart, match stop strings, write
+ * JSON.
  *
  *     id -> detok -> text --chat--> answer parser -> reasoning, calls ------------------> out
  *                        \                       \-> content -> stop strings --> shown -> out
  *                         \--completions--------------------> stop strings --> shown -> out
  *
- * Stop strings look at what the client sees as content (for completions: at the whole text), never at thoughts or at
- * calls, and no match reaches across a call. */
+ * Stop strings look at what the client sees as content (for completions: at the whole text), never at
+ * thoughts or at calls, and no match reaches across a call. */
 #include <string.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
 #include "server/server_int.h"
 
-/* ---- one piece out ---------------------------------------------------------------------------------------- */
+/* ---- one piece out ----------------------------------------------------------------------------------------
+ */
 
 static void chunk_end(qn_exchange *x, const char *finish)
 {
@@ -41,15 +43,19 @@ static void delta_text(qn_exchange *x, const char *name, const char *alias, cons
 static void put_content(qn_exchange *x, const char *text, size_t n)
 {
     if (n == 0) return;
-    if (x->req.stream) delta_text(x, "content", NULL, text, n);
-    else qn_buf_add(&x->content, text, n);
+    if (x->req.stream)
+        delta_text(x, "content", NULL, text, n);
+    else
+        qn_buf_add(&x->content, text, n);
 }
 
 static void put_reasoning(qn_exchange *x, const char *text, size_t n)
 {
     if (n == 0) return;
-    if (x->req.stream) delta_text(x, "reasoning_content", "reasoning", text, n);
-    else qn_buf_add(&x->reasoning, text, n);
+    if (x->req.stream)
+        delta_text(x, "reasoning_content", "reasoning", text, n);
+    else
+        qn_buf_add(&x->reasoning, text, n);
 }
 
 static void put_call(qn_exchange *x, const qn_answer_event *e)
@@ -86,7 +92,8 @@ static void put_arguments(qn_exchange *x, const qn_answer_event *e)
     chunk_end(x, NULL);
 }
 
-/* ---- text in ---------------------------------------------------------------------------------------------- */
+/* ---- text in ----------------------------------------------------------------------------------------------
+ */
 
 static void content(qn_exchange *x, const char *text, size_t n)
 {
@@ -129,8 +136,10 @@ static qn_status take_text(qn_exchange *x, const char *text, size_t n, qn_error 
 {
     qn_status st = QN_OK;
     if (n == 0) return QN_OK;
-    if (x->answer) st = x->backend->answer_push(x->answer, text, n, on_answer, x, err);
-    else content(x, text, n);
+    if (x->answer)
+        st = x->backend->answer_push(x->answer, text, n, on_answer, x, err);
+    else
+        content(x, text, n);
     if (!st && x->sink_status) {
         *err = x->error;
         st = x->sink_status;
@@ -138,7 +147,8 @@ static qn_status take_text(qn_exchange *x, const char *text, size_t n, qn_error 
     return st;
 }
 
-/* ---- the life of an answer --------------------------------------------------------------------------------- */
+/* ---- the life of an answer
+ * --------------------------------------------------------------------------------- */
 
 qn_status qn_answer_out_open(qn_exchange *x, bool thinking, qn_error *err)
 {

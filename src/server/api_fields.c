@@ -43,19 +43,22 @@ qn_status qn_field_bool(const json_t *o, const char *name, bool *out, qn_error *
 {
     const json_t *v = qn_field_get(o, name);
     if (!v) return QN_OK;
-    if (!json_is_boolean(v)) return qn_field_fail(err, name, "must be true or false, not %s", qn_json_kind(v));
+    if (!json_is_boolean(v))
+        return qn_field_fail(err, name, "must be true or false, not %s", qn_json_kind(v));
     *out = json_is_true(v);
     return QN_OK;
 }
 
-qn_status qn_field_float(const json_t *o, const char *name, double lo, double hi, bool open_lo, float *out, qn_error *err)
+qn_status qn_field_float(const json_t *o, const char *name, double lo, double hi, bool open_lo, float *out,
+                         qn_error *err)
 {
     const json_t *v = qn_field_get(o, name);
     if (!v) return QN_OK;
     if (!json_is_number(v)) return qn_field_fail(err, name, "must be a number, not %s", qn_json_kind(v));
     double d = json_number_value(v);
     if (!(d >= lo && d <= hi) || (open_lo && d == lo))
-        return qn_field_fail(err, name, "is %g; it must be %s %g and at most %g", d, open_lo ? "above" : "at least", lo, hi);
+        return qn_field_fail(err, name, "is %g; it must be %s %g and at most %g", d,
+                             open_lo ? "above" : "at least", lo, hi);
     float f = (float)d;
     *out = open_lo && f <= (float)lo ? nextafterf((float)lo, INFINITY) : f; /* 1e-60 must not become 0 */
     return QN_OK;
@@ -68,10 +71,12 @@ qn_status qn_field_int(const json_t *o, const char *name, int64_t lo, int64_t hi
     if (!v) return QN_OK;
     if (json_is_integer(v)) {
         i = json_integer_value(v);
-    } else if (json_is_real(v) && fabs(json_real_value(v)) < 9007199254740992.0 && json_real_value(v) == trunc(json_real_value(v))) {
+    } else if (json_is_real(v) && fabs(json_real_value(v)) < 9007199254740992.0 &&
+               json_real_value(v) == trunc(json_real_value(v))) {
         i = (int64_t)json_real_value(v);
     } else {
-        return qn_field_fail(err, name, "must be an integer, not %s", json_is_real(v) ? "a fraction" : qn_json_kind(v));
+        return qn_field_fail(err, name, "must be an integer, not %s",
+                             json_is_real(v) ? "a fraction" : qn_json_kind(v));
     }
     if (i < lo || i > hi)
         return qn_field_fail(err, name, "is %" PRId64 "; it must be %" PRId64 " to %" PRId64, i, lo, hi);
@@ -79,7 +84,8 @@ qn_status qn_field_int(const json_t *o, const char *name, int64_t lo, int64_t hi
     return QN_OK;
 }
 
-/* ---- fields that are known -------------------------------------------------------------------------------- */
+/* ---- fields that are known --------------------------------------------------------------------------------
+ */
 
 enum { CHAT = 1, TEXT = 2, BOTH = 3 };
 
@@ -88,15 +94,35 @@ static const struct {
     const char *name;
     int where;
 } understood[] = {
-    {"model", BOTH}, {"stream", BOTH}, {"stream_options", BOTH}, {"temperature", BOTH}, {"top_p", BOTH}, {"top_k", BOTH},
-    {"min_p", BOTH}, {"seed", BOTH}, {"stop", BOTH}, {"max_tokens", BOTH}, {"max_completion_tokens", BOTH},
-    {"messages", CHAT}, {"tools", CHAT}, {"tool_choice", CHAT}, {"parallel_tool_calls", CHAT}, {"chat_template_kwargs", CHAT},
-    {"prompt", TEXT}, {"special_tokens", TEXT},
-    {"user", BOTH}, {"metadata", BOTH}, {"store", BOTH}, {"service_tier", BOTH}, {"safety_identifier", BOTH},
-    {"prompt_cache_key", BOTH}, {"prompt_cache_retention", BOTH},
+    {"model", BOTH},
+    {"stream", BOTH},
+    {"stream_options", BOTH},
+    {"temperature", BOTH},
+    {"top_p", BOTH},
+    {"top_k", BOTH},
+    {"min_p", BOTH},
+    {"seed", BOTH},
+    {"stop", BOTH},
+    {"max_tokens", BOTH},
+    {"max_completion_tokens", BOTH},
+    {"messages", CHAT},
+    {"tools", CHAT},
+    {"tool_choice", CHAT},
+    {"parallel_tool_calls", CHAT},
+    {"chat_template_kwargs", CHAT},
+    {"prompt", TEXT},
+    {"special_tokens", TEXT},
+    {"user", BOTH},
+    {"metadata", BOTH},
+    {"store", BOTH},
+    {"service_tier", BOTH},
+    {"safety_identifier", BOTH},
+    {"prompt_cache_key", BOTH},
+    {"prompt_cache_retention", BOTH},
 };
 
-/* Not there; anything but null and the neutral value, a JSON text (several: one after the other), is refused. */
+/* Not there; anything but null and the neutral value, a JSON text (several: one after the other), is refused.
+ */
 static const struct {
     const char *name;
     const char *neutral;
@@ -199,7 +225,8 @@ qn_status qn_fields_check_all(const json_t *o, bool chat, size_t *n_unknown, qn_
             if (!(missing[i].where & where) || strcmp(missing[i].name, name) != 0) continue;
             known = true;
             if (json_is_null(v) || is_neutral(v, missing[i].neutral)) continue;
-            return qn_field_fail(err, name, "is not supported by quern%s%s", missing[i].neutral[0] ? "; leave it out or at " : "; leave it out",
+            return qn_field_fail(err, name, "is not supported by quern%s%s",
+                                 missing[i].neutral[0] ? "; leave it out or at " : "; leave it out",
                                  missing[i].neutral);
         }
         if (!known) ++*n_unknown;

@@ -36,12 +36,18 @@ void qn_json_string_text(qn_buf *b, const char *text, size_t n)
             continue;
         }
         qn_buf_add(b, text + from, i - from);
-        if (!len) qn_buf_str(b, "\xef\xbf\xbd");
-        else if (c == '"' || c == '\\') qn_buf_printf(b, "\\%c", c);
-        else if (c == '\n') qn_buf_str(b, "\\n");
-        else if (c == '\t') qn_buf_str(b, "\\t");
-        else if (c == '\r') qn_buf_str(b, "\\r");
-        else qn_buf_printf(b, "\\u%04x", c);
+        if (!len)
+            qn_buf_str(b, "\xef\xbf\xbd");
+        else if (c == '"' || c == '\\')
+            qn_buf_printf(b, "\\%c", c);
+        else if (c == '\n')
+            qn_buf_str(b, "\\n");
+        else if (c == '\t')
+            qn_buf_str(b, "\\t");
+        else if (c == '\r')
+            qn_buf_str(b, "\\r");
+        else
+            qn_buf_printf(b, "\\u%04x", c);
         from = ++i;
     }
     qn_buf_add(b, text + from, n - from);
@@ -54,7 +60,10 @@ void qn_json_string(qn_buf *b, const char *s, size_t n)
     qn_buf_byte(b, '"');
 }
 
-static void cstring(qn_buf *b, const char *s) { qn_json_string(b, s, strlen(s)); }
+static void cstring(qn_buf *b, const char *s)
+{
+    qn_json_string(b, s, strlen(s));
+}
 
 void qn_reply_error(qn_buf *b, const qn_error *err, size_t n_prompt, size_t n_ctx)
 {
@@ -64,8 +73,10 @@ void qn_reply_error(qn_buf *b, const qn_error *err, size_t n_prompt, size_t n_ct
     qn_buf_str(b, ",\"type\":");
     cstring(b, qn_status_api_type(err->status));
     qn_buf_str(b, ",\"param\":");
-    if (err->field[0]) cstring(b, err->field);
-    else qn_buf_str(b, "null");
+    if (err->field[0])
+        cstring(b, err->field);
+    else
+        qn_buf_str(b, "null");
     qn_buf_str(b, ",\"code\":");
     cstring(b, is_model ? "model_not_found" : qn_status_name(err->status));
     if (n_ctx) qn_buf_printf(b, ",\"n_prompt_tokens\":%zu,\"n_ctx\":%zu", n_prompt, n_ctx);
@@ -78,7 +89,8 @@ void qn_reply_usage_json(qn_buf *b, const qn_reply_usage *u, bool chat)
                   "{\"prompt_tokens\":%" PRIu32 ",\"completion_tokens\":%" PRIu32 ",\"total_tokens\":%" PRIu64
                   ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu32 "}",
                   u->n_prompt, u->n_completion, (uint64_t)u->n_prompt + u->n_completion, u->n_cached);
-    if (chat) qn_buf_printf(b, ",\"completion_tokens_details\":{\"reasoning_tokens\":%" PRIu32 "}", u->n_reasoning);
+    if (chat)
+        qn_buf_printf(b, ",\"completion_tokens_details\":{\"reasoning_tokens\":%" PRIu32 "}", u->n_reasoning);
     qn_buf_byte(b, '}');
 }
 
@@ -91,7 +103,10 @@ static void head(qn_buf *b, const qn_reply_head *h, const char *object)
     qn_buf_str(b, ",\"system_fingerprint\":\"quern-" QN_VERSION "\"");
 }
 
-static const char *chunk_object(const qn_reply_head *h) { return h->chat ? "chat.completion.chunk" : "text_completion"; }
+static const char *chunk_object(const qn_reply_head *h)
+{
+    return h->chat ? "chat.completion.chunk" : "text_completion";
+}
 
 void qn_reply_chunk_begin(qn_buf *b, const qn_reply_head *h)
 {
@@ -103,12 +118,17 @@ void qn_reply_chunk_begin(qn_buf *b, const qn_reply_head *h)
 static void finish_reason(qn_buf *b, const char *finish)
 {
     qn_buf_str(b, ",\"logprobs\":null,\"finish_reason\":");
-    if (finish) cstring(b, finish);
-    else qn_buf_str(b, "null");
+    if (finish)
+        cstring(b, finish);
+    else
+        qn_buf_str(b, "null");
     qn_buf_str(b, "}]");
 }
 
-static void seed_json(qn_buf *b, uint64_t seed) { qn_buf_printf(b, ",\"quern\":{\"seed\":%" PRId64 "}", (int64_t)seed); }
+static void seed_json(qn_buf *b, uint64_t seed)
+{
+    qn_buf_printf(b, ",\"quern\":{\"seed\":%" PRId64 "}", (int64_t)seed);
+}
 
 void qn_reply_chunk_end(qn_buf *b, const char *finish, const uint64_t *seed, bool usage_null)
 {
@@ -129,8 +149,10 @@ void qn_reply_chunk_usage(qn_buf *b, const qn_reply_head *h, const qn_reply_usag
 
 static void text_or_null(qn_buf *b, const qn_buf *text, bool null)
 {
-    if (null && text->len == 0) qn_buf_str(b, "null");
-    else qn_json_string(b, text->data ? text->data : "", text->len);
+    if (null && text->len == 0)
+        qn_buf_str(b, "null");
+    else
+        qn_json_string(b, text->data ? text->data : "", text->len);
 }
 
 void qn_reply_whole(qn_buf *b, const qn_reply_head *h, const qn_reply_answer *a)

@@ -1,7 +1,8 @@
-/* api_reply.h - the JSON that the server writes: errors, whole answers and the chunks of a stream, in OpenAI's shapes.
+/* api_reply.h - the JSON that the server writes: errors, whole answers and the chunks of a stream, in
+ * OpenAI's shapes.
  *
- * Everything is appended to a qn_buf, whose sticky failure the caller checks once. Strings are escaped; bytes that are not UTF-8
- * become U+FFFD, so that what is sent is always valid. Any thread. */
+ * Everything is appended to a qn_buf, whose sticky failure the caller checks once. Strings are escaped; bytes
+ * that are not UTF-8 become U+FFFD, so that what is sent is always valid. Any thread. */
 #ifndef QN_SERVER_API_REPLY_H
 #define QN_SERVER_API_REPLY_H
 
@@ -28,11 +29,13 @@ typedef struct qn_reply_usage {
 
 void qn_reply_usage_json(qn_buf *b, const qn_reply_usage *u, bool chat); /* the object alone */
 
-/* A stream event up to its delta: `data: {...,"choices":[{"index":0,"delta":` (chat) or `"text":` (completions); the caller appends
- * the value and then calls _end with the finish reason (NULL: null), the seed in *seed when it is not NULL. */
+/* A stream event up to its delta: `data: {...,"choices":[{"index":0,"delta":` (chat) or `"text":`
+ * (completions); the caller appends the value and then calls _end with the finish reason (NULL: null), the
+ * seed in *seed when it is not NULL. */
 void qn_reply_chunk_begin(qn_buf *b, const qn_reply_head *h);
 void qn_reply_chunk_end(qn_buf *b, const char *finish, const uint64_t *seed, bool usage_null);
-void qn_reply_chunk_usage(qn_buf *b, const qn_reply_head *h, const qn_reply_usage *u); /* the whole event, choices [] */
+void qn_reply_chunk_usage(qn_buf *b, const qn_reply_head *h,
+                          const qn_reply_usage *u); /* the whole event, choices [] */
 
 /* One whole answer. content, reasoning: text; calls: the inside of the tool_calls array, "" for none. */
 typedef struct qn_reply_answer {

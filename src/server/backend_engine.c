@@ -1,15 +1,17 @@
 /* backend_engine.c - the real backend: hands the server's calls to quern.h and sched.h. */
 #include "server/backend.h"
 
-static qn_status tokenize(void *self, const char *text, size_t n, bool special, int32_t **ids, size_t *n_ids, qn_error *err)
+static qn_status tokenize(void *self, const char *text, size_t n, bool special, int32_t **ids, size_t *n_ids,
+                          qn_error *err)
 {
     return qn_tokenize(((qn_engine_backend *)self)->model, text, n, special, ids, n_ids, err);
 }
 
-static qn_status chat_tokenize(void *self, const char *messages_json, size_t n, const qn_chat_options *o, int32_t **ids,
-                               size_t *n_ids, bool *thinking, qn_error *err)
+static qn_status chat_tokenize(void *self, const char *messages_json, size_t n, const qn_chat_options *o,
+                               int32_t **ids, size_t *n_ids, bool *thinking, qn_error *err)
 {
-    return qn_chat_tokenize(((qn_engine_backend *)self)->model, messages_json, n, o, ids, n_ids, thinking, err);
+    return qn_chat_tokenize(((qn_engine_backend *)self)->model, messages_json, n, o, ids, n_ids, thinking,
+                            err);
 }
 
 static qn_status detok_create(void *self, qn_detok **out, qn_error *err)
@@ -22,8 +24,14 @@ static qn_status submit(void *self, const qn_job_params *p, qn_job_id *id, qn_er
     return qn_sched_submit(((qn_engine_backend *)self)->sched, p, id, err);
 }
 
-static void cancel(void *self, qn_job_id id) { qn_sched_cancel(((qn_engine_backend *)self)->sched, id); }
-static void stats(void *self, qn_sched_stats *out) { qn_sched_get_stats(((qn_engine_backend *)self)->sched, out); }
+static void cancel(void *self, qn_job_id id)
+{
+    qn_sched_cancel(((qn_engine_backend *)self)->sched, id);
+}
+static void stats(void *self, qn_sched_stats *out)
+{
+    qn_sched_get_stats(((qn_engine_backend *)self)->sched, out);
+}
 
 void qn_engine_backend_init(qn_engine_backend *b, const qn_model *model, qn_sched *sched, uint32_t context)
 {

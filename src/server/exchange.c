@@ -18,7 +18,8 @@ static uint64_t random_bits(void)
     return r;
 }
 
-qn_exchange *qn_exchange_create(qn_server *s, qn_conn *c, struct MHD_Connection *http, const char *method, const char *url)
+qn_exchange *qn_exchange_create(qn_server *s, qn_conn *c, struct MHD_Connection *http, const char *method,
+                                const char *url)
 {
     qn_exchange *x = calloc(1, sizeof *x);
     if (!x) return NULL;
@@ -31,8 +32,11 @@ qn_exchange *qn_exchange_create(qn_server *s, qn_conn *c, struct MHD_Connection 
     qn_printable(x->method, sizeof x->method, method, strlen(method));
     qn_printable(x->path, sizeof x->path, url, strlen(url));
     bool chat = strcmp(url, "/v1/chat/completions") == 0, text = strcmp(url, "/v1/completions") == 0;
-    snprintf(x->id, sizeof x->id, "%s-%016" PRIx64 "%08" PRIx32, chat ? "chatcmpl" : text ? "cmpl" : "req", random_bits(),
-             (uint32_t)++s->ids);
+    snprintf(x->id, sizeof x->id, "%s-%016" PRIx64 "%08" PRIx32,
+             chat   ? "chatcmpl"
+             : text ? "cmpl"
+                    : "req",
+             random_bits(), (uint32_t)++s->ids);
     qn_buf_init(&x->body, s->o.max_body_bytes);
     x->next = s->exchanges;
     if (x->next) x->next->prev = x;
@@ -47,7 +51,10 @@ static void free_body(qn_exchange *x)
     qn_buf_deinit(&x->body);
 }
 
-static uint64_t ms(uint64_t from, uint64_t to) { return to > from ? (to - from) / 1000000 : 0; }
+static uint64_t ms(uint64_t from, uint64_t to)
+{
+    return to > from ? (to - from) / 1000000 : 0;
+}
 
 static void log_line(const qn_exchange *x)
 {
@@ -55,8 +62,8 @@ static void log_line(const qn_exchange *x)
     const char *finish = x->finish ? x->finish : x->gone ? "cancelled" : x->status < 400 ? "stop" : "error";
     uint64_t now = qn_clock_ns();
     qn_log(quiet ? QN_LOG_DEBUG : QN_LOG_INFO, "server",
-           "%s %s %s status=%d prompt=%" PRIu32 " cached=%" PRIu32 " queue_ms=%" PRIu64 " ttft_ms=%" PRIu64 " total_ms=%" PRIu64
-           " finish=%s tokens=%" PRIu32,
+           "%s %s %s status=%d prompt=%" PRIu32 " cached=%" PRIu32 " queue_ms=%" PRIu64 " ttft_ms=%" PRIu64
+           " total_ms=%" PRIu64 " finish=%s tokens=%" PRIu32,
            x->id, x->method, x->path, x->status, x->n_prompt, x->n_cached, ms(x->start_ns, x->admitted_ns),
            ms(x->start_ns, x->first_token_ns), ms(x->start_ns, now), finish, x->n_completion);
 }
@@ -65,8 +72,10 @@ static void maybe_free(qn_exchange *x)
 {
     if (x->http || (x->submitted && !x->job_done)) return;
     log_line(x);
-    if (x->prev) x->prev->next = x->next;
-    else x->srv->exchanges = x->next;
+    if (x->prev)
+        x->prev->next = x->next;
+    else
+        x->srv->exchanges = x->next;
     if (x->next) x->next->prev = x->prev;
     qn_answer_out_close(x);
     qn_api_request_deinit(&x->req);
@@ -88,7 +97,8 @@ static void cancel_job(qn_exchange *x)
     x->backend->cancel(x->backend->self, x->job);
 }
 
-/* ---- ends -------------------------------------------------------------------------------------------------- */
+/* ---- ends
+ * -------------------------------------------------------------------------------------------------- */
 
 static void refuse(qn_exchange *x, const qn_error *err, size_t n_ctx)
 {
@@ -103,7 +113,10 @@ static void refuse(qn_exchange *x, const qn_error *err, size_t n_ctx)
     qn_http_continue(x);
 }
 
-void qn_exchange_refuse(qn_exchange *x, const qn_error *err) { refuse(x, err, 0); }
+void qn_exchange_refuse(qn_exchange *x, const qn_error *err)
+{
+    refuse(x, err, 0);
+}
 
 /* A failure after the request was accepted: inside a stream, or as the whole answer. */
 static void fail(qn_exchange *x, const qn_error *err, const char *finish)
@@ -139,7 +152,8 @@ void qn_exchange_release(qn_exchange *x)
     x->http = NULL;
     if (x->conn) x->conn->current = NULL;
     x->conn = NULL;
-    if (!x->ended && (x->submitted || !x->replied)) { /* the connection broke before the answer was complete */
+    if (!x->ended &&
+        (x->submitted || !x->replied)) { /* the connection broke before the answer was complete */
         x->gone = x->ended = true;
         x->finish = "cancelled";
         if (!x->status) x->status = 499;
@@ -160,12 +174,14 @@ void qn_exchange_tick(qn_exchange *x, uint64_t now_ns)
 {
     if (x->state != QN_X_STREAMING || x->ended || x->gone) return;
     if (now_ns < x->last_out_ns + (uint64_t)x->srv->o.keepalive_ms * 1000000u) return;
-    if (x->out.len == 0) qn_buf_str(&x->out, ": keep-alive\n\n"); /* a reader that takes nothing needs no more of them */
+    if (x->out.len == 0)
+        qn_buf_str(&x->out, ": keep-alive\n\n"); /* a reader that takes nothing needs no more of them */
     x->last_out_ns = now_ns;
     qn_http_continue(x);
 }
 
-/* ---- generation -------------------------------------------------------------------------------------------- */
+/* ---- generation
+ * -------------------------------------------------------------------------------------------- */
 
 static void on_job(void *ctx, const qn_job_event *e) /* the scheduler's thread */
 {
@@ -184,8 +200,10 @@ static void on_job(void *ctx, const qn_job_event *e) /* the scheduler's thread *
         if (m->n_tokens == m->cap) {
             size_t cap = m->cap ? m->cap * 2 : 64;
             int32_t *p = realloc(m->tokens, cap * sizeof *p);
-            if (p) m->tokens = p, m->cap = cap;
-            else m->lost = true;
+            if (p)
+                m->tokens = p, m->cap = cap;
+            else
+                m->lost = true;
         }
         if (!m->lost) m->tokens[m->n_tokens++] = e->token;
     } else if (e->kind == QN_JOB_DONE) {
@@ -272,7 +290,8 @@ static void handle_mail(qn_exchange *x, const qn_mailbox *m, const int32_t *toke
         fail(x, &err, "error");
     }
     if (!x->ended && x->out.len > x->srv->o.max_pending_bytes) {
-        qn_log(QN_LOG_WARN, "server", "%s: the client leaves %zu bytes of its stream unread; giving up", x->id, x->out.len);
+        qn_log(QN_LOG_WARN, "server", "%s: the client leaves %zu bytes of its stream unread; giving up",
+               x->id, x->out.len);
         qn_counter_add(x->srv->n_slow, 1);
         qn_exchange_leave(x);
     }
@@ -286,7 +305,8 @@ bool qn_exchange_next_mail(qn_server *s)
     pthread_mutex_lock(&s->mail_lock);
     qn_exchange *x = s->mail;
     qn_mailbox m = {0};
-    if (x) { /* unlisting and emptying are one step: after DONE nothing may bring the exchange back into the list */
+    if (x) { /* unlisting and emptying are one step: after DONE nothing may bring the exchange back into the
+                list */
         m = x->mail;
         s->mail = m.next;
         x->mail.tokens = x->taken;
@@ -308,22 +328,27 @@ static qn_status make_prompt(qn_exchange *x, bool *thinking, qn_error *err)
     const qn_server_backend *b = x->backend;
     qn_status st = QN_OK;
     if (r->chat) {
-        qn_chat_options o = {.tools_json = r->tools, .template_vars_json = r->template_vars, .enable_thinking = r->enable_thinking,
+        qn_chat_options o = {.tools_json = r->tools,
+                             .template_vars_json = r->template_vars,
+                             .enable_thinking = r->enable_thinking,
                              .add_generation_prompt = true};
         st = b->chat_tokenize(b->self, r->messages, r->n_messages, &o, &r->ids, &r->n_ids, thinking, err);
     } else if (r->prompt) {
         st = b->tokenize(b->self, r->prompt, r->n_prompt, r->special_tokens, &r->ids, &r->n_ids, err);
     }
     if (st && !err->field[0]) qn_error_field(err, r->chat ? "messages" : "prompt");
-    if (st == QN_NOT_FOUND) st = err->status = QN_UNSUPPORTED; /* no tokenizer or template: 404 would blame the path */
+    if (st == QN_NOT_FOUND)
+        st = err->status = QN_UNSUPPORTED; /* no tokenizer or template: 404 would blame the path */
     if (!st && r->n_ids == 0) {
         st = qn_fail(err, QN_INVALID, "the prompt has no tokens");
         qn_error_field(err, r->chat ? "messages" : "prompt");
     }
     if (!st) x->n_prompt = (uint32_t)(r->n_ids < UINT32_MAX ? r->n_ids : UINT32_MAX);
     if (!st && r->n_ids >= b->context) {
-        st = qn_fail(err, QN_CONTEXT, "the prompt has %zu tokens, the context has %" PRIu32 " and one is needed for the answer",
-                     r->n_ids, b->context);
+        st =
+            qn_fail(err, QN_CONTEXT,
+                    "the prompt has %zu tokens, the context has %" PRIu32 " and one is needed for the answer",
+                    r->n_ids, b->context);
         qn_error_field(err, r->chat ? "messages" : "prompt");
     }
     return st;
@@ -358,19 +383,25 @@ static void generate(qn_exchange *x, bool chat)
         x->status = 499;
         return;
     }
-    if (!b) st = qn_fail(&err, QN_UNAVAILABLE, "the model is still loading");
-    else if (s->draining) st = qn_fail(&err, QN_UNAVAILABLE, "the server is shutting down");
+    if (!b)
+        st = qn_fail(&err, QN_UNAVAILABLE, "the model is still loading");
+    else if (s->draining)
+        st = qn_fail(&err, QN_UNAVAILABLE, "the server is shutting down");
     if (st) {
         refuse(x, &err, 0);
         return;
     }
     x->backend = b;
-    qn_api_rules rules = {.model_id = qn_server_model_id(s), .any_model = s->o.any_model, .vocab = b->vocab, .sampling = b->sampling};
+    qn_api_rules rules = {.model_id = qn_server_model_id(s),
+                          .any_model = s->o.any_model,
+                          .vocab = b->vocab,
+                          .sampling = b->sampling};
     x->head = (qn_reply_head){.id = x->id, .model = rules.model_id, .created = x->created, .chat = chat};
     st = qn_api_request_parse(&x->req, chat, x->body.data ? x->body.data : "", x->body.len, &rules, &err);
     free_body(x);
     qn_counter_add(s->n_unknown_fields, x->req.n_unknown);
-    if (!x->req.seed_given) x->req.sampling.seed = random_bits() >> 11; /* 53 bits survive every JSON reader */
+    if (!x->req.seed_given)
+        x->req.sampling.seed = random_bits() >> 11; /* 53 bits survive every JSON reader */
     if (!st) st = make_prompt(x, &thinking, &err);
     if (!st) st = qn_answer_out_open(x, thinking, &err);
     if (!st) st = submit(x, &err);
@@ -386,7 +417,8 @@ static void generate(qn_exchange *x, bool chat)
     x->req.root = NULL;
 }
 
-/* ---- doors ------------------------------------------------------------------------------------------------- */
+/* ---- doors
+ * ------------------------------------------------------------------------------------------------- */
 
 static void reply(qn_exchange *x, int status)
 {
@@ -402,11 +434,16 @@ static void get_health(qn_exchange *x)
     qn_sched_stats st = {0};
     if (b) b->stats(b->self, &st);
     qn_buf_printf(&x->reply, "{\"status\":\"%s\",\"version\":\"" QN_VERSION "\",\"started\":%" PRId64,
-                  !b ? "loading" : x->srv->draining ? "stopping" : "ok", x->srv->start_time);
+                  !b                 ? "loading"
+                  : x->srv->draining ? "stopping"
+                                     : "ok",
+                  x->srv->start_time);
     if (b) {
         qn_buf_str(&x->reply, ",\"model\":");
         qn_json_string(&x->reply, qn_server_model_id(x->srv), strlen(qn_server_model_id(x->srv)));
-        qn_buf_printf(&x->reply, ",\"active\":%" PRIu32 ",\"queued\":%" PRIu32 ",\"done\":%" PRIu64 ",\"cancelled\":%" PRIu64 ",\"failed\":%" PRIu64,
+        qn_buf_printf(&x->reply,
+                      ",\"active\":%" PRIu32 ",\"queued\":%" PRIu32 ",\"done\":%" PRIu64
+                      ",\"cancelled\":%" PRIu64 ",\"failed\":%" PRIu64,
                       st.n_active, st.n_queued, st.n_done, st.n_cancelled, st.n_failed);
     }
     qn_buf_byte(&x->reply, '}');
@@ -418,7 +455,9 @@ static void model_json(qn_exchange *x, const qn_server_backend *b)
     const char *id = qn_server_model_id(x->srv);
     qn_buf_str(&x->reply, "{\"id\":");
     qn_json_string(&x->reply, id, strlen(id));
-    qn_buf_printf(&x->reply, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"quern\",\"max_model_len\":%" PRIu32 ",\"vocab_size\":%" PRIu32 "}",
+    qn_buf_printf(&x->reply,
+                  ",\"object\":\"model\",\"created\":%" PRId64
+                  ",\"owned_by\":\"quern\",\"max_model_len\":%" PRIu32 ",\"vocab_size\":%" PRIu32 "}",
                   x->srv->start_time, b->context, b->vocab);
 }
 
@@ -439,8 +478,8 @@ static void get_models(qn_exchange *x, const char *id)
         reply(x, 200);
     } else {
         char name[96];
-        qn_fail(&err, QN_NOT_FOUND, "the model '%s' does not exist; this server has '%s'", qn_printable(name, sizeof name, id, strlen(id)),
-                qn_server_model_id(x->srv));
+        qn_fail(&err, QN_NOT_FOUND, "the model '%s' does not exist; this server has '%s'",
+                qn_printable(name, sizeof name, id, strlen(id)), qn_server_model_id(x->srv));
         qn_error_field(&err, "model");
         refuse(x, &err, 0);
     }
@@ -451,15 +490,21 @@ void qn_exchange_dispatch(qn_exchange *x, const char *method, const char *url)
     static const char models[] = "/v1/models/";
     enum { HEALTH, MODELS, MODEL, CHAT, TEXT, NONE } door = NONE;
     qn_error err = {0};
-    if (strcmp(url, "/health") == 0) door = HEALTH;
-    else if (strcmp(url, "/v1/models") == 0) door = MODELS;
-    else if (strncmp(url, models, sizeof models - 1) == 0 && url[sizeof models - 1]) door = MODEL;
-    else if (strcmp(url, "/v1/chat/completions") == 0) door = CHAT;
-    else if (strcmp(url, "/v1/completions") == 0) door = TEXT;
+    if (strcmp(url, "/health") == 0)
+        door = HEALTH;
+    else if (strcmp(url, "/v1/models") == 0)
+        door = MODELS;
+    else if (strncmp(url, models, sizeof models - 1) == 0 && url[sizeof models - 1])
+        door = MODEL;
+    else if (strcmp(url, "/v1/chat/completions") == 0)
+        door = CHAT;
+    else if (strcmp(url, "/v1/completions") == 0)
+        door = TEXT;
     bool post = door == CHAT || door == TEXT;
     if (door == NONE) {
         qn_fail(&err, QN_NOT_FOUND, "there is no %s here", x->path);
-    } else if (post ? strcmp(method, "POST") != 0 : strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
+    } else if (post ? strcmp(method, "POST") != 0
+                    : strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
         x->status = 405;
         x->allow = post ? "POST" : "GET, HEAD";
         qn_fail(&err, QN_INVALID, "%s does not take %s; it takes %s", x->path, x->method, x->allow);

@@ -17,8 +17,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define MAIL_BATCH 1024      /* mailboxes handled before the sockets are looked at again */
-#define LAST_WORDS_MS 1000   /* for clients to take their last bytes after the answers were cancelled */
+#define MAIL_BATCH    1024 /* mailboxes handled before the sockets are looked at again */
+#define LAST_WORDS_MS 1000 /* for clients to take their last bytes after the answers were cancelled */
 
 qn_server_options qn_server_options_defaults(void)
 {
@@ -36,7 +36,8 @@ qn_server_options qn_server_options_defaults(void)
 static qn_status listen_on(qn_server *s, qn_error *err)
 {
     char port[8];
-    struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM}, *list = NULL;
+    struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM},
+                    *list = NULL;
     snprintf(port, sizeof port, "%u", (unsigned)s->o.port);
     int rc = getaddrinfo(s->host, port, &hints, &list);
     if (rc) return qn_fail(err, QN_IO, "cannot listen on %s: %s", s->host, gai_strerror(rc));
@@ -47,7 +48,8 @@ static qn_status listen_on(qn_server *s, qn_error *err)
             why = errno;
             continue;
         }
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* ports of ended connections only; a live listener stays a conflict */
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on,
+                   sizeof on); /* ports of ended connections only; a live listener stays a conflict */
         if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 512) == 0) {
             s->listen_fd = fd;
         } else {
@@ -56,12 +58,17 @@ static qn_status listen_on(qn_server *s, qn_error *err)
         }
     }
     freeaddrinfo(list);
-    if (s->listen_fd < 0 && why == EADDRINUSE) return qn_fail(err, QN_IO, "port %u of %s is in use", (unsigned)s->o.port, s->host);
-    if (s->listen_fd < 0) return qn_fail(err, QN_IO, "cannot listen on %s port %u: %s", s->host, (unsigned)s->o.port, strerror(why));
+    if (s->listen_fd < 0 && why == EADDRINUSE)
+        return qn_fail(err, QN_IO, "port %u of %s is in use", (unsigned)s->o.port, s->host);
+    if (s->listen_fd < 0)
+        return qn_fail(err, QN_IO, "cannot listen on %s port %u: %s", s->host, (unsigned)s->o.port,
+                       strerror(why));
     struct sockaddr_storage at;
     socklen_t n = sizeof at;
-    if (getsockname(s->listen_fd, (struct sockaddr *)&at, &n) != 0) return qn_fail(err, QN_IO, "getsockname: %s", strerror(errno));
-    s->port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port : ((struct sockaddr_in *)&at)->sin_port);
+    if (getsockname(s->listen_fd, (struct sockaddr *)&at, &n) != 0)
+        return qn_fail(err, QN_IO, "getsockname: %s", strerror(errno));
+    s->port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
+                                             : ((struct sockaddr_in *)&at)->sin_port);
     return QN_OK;
 }
 
@@ -114,7 +121,10 @@ void qn_server_destroy(qn_server *s)
     free(s);
 }
 
-uint16_t qn_server_port(const qn_server *s) { return s->port; }
+uint16_t qn_server_port(const qn_server *s)
+{
+    return s->port;
+}
 
 const char *qn_server_model_id(const qn_server *s)
 {
@@ -122,7 +132,10 @@ const char *qn_server_model_id(const qn_server *s)
     return s->model_id ? s->model_id : b->model_name;
 }
 
-void qn_server_set_backend(qn_server *s, const qn_server_backend *b) { atomic_store(&s->backend, b); }
+void qn_server_set_backend(qn_server *s, const qn_server_backend *b)
+{
+    atomic_store(&s->backend, b);
+}
 
 static void ring(const qn_server *s)
 {
@@ -136,16 +149,22 @@ void qn_server_stop(qn_server *s)
     ring(s);
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------------------ */
+/* ---- the loop
+ * ------------------------------------------------------------------------------------------------ */
 
-static int min_timeout(int a, int64_t b) { return a < 0 || b < a ? (int)b : a; }
+static int min_timeout(int a, int64_t b)
+{
+    return a < 0 || b < a ? (int)b : a;
+}
 
-/* How long to sleep: until the library's next time-out, the next look at silent streams, or the end of the drain. */
+/* How long to sleep: until the library's next time-out, the next look at silent streams, or the end of the
+ * drain. */
 static int sleep_ms(const qn_server *s, uint64_t now, uint64_t until)
 {
     MHD_UNSIGNED_LONG_LONG lib;
     int t = -1;
-    if (MHD_get_timeout(s->daemon, &lib) == MHD_YES) t = min_timeout(t, lib > 3600000 ? 3600000 : (int64_t)lib);
+    if (MHD_get_timeout(s->daemon, &lib) == MHD_YES)
+        t = min_timeout(t, lib > 3600000 ? 3600000 : (int64_t)lib);
     for (const qn_exchange *x = s->exchanges; x; x = x->next) {
         if (x->state != QN_X_STREAMING || x->ended || x->gone) continue;
         uint64_t due = x->last_out_ns + (uint64_t)s->o.keepalive_ms * 1000000u;
@@ -165,7 +184,8 @@ static qn_status turn(qn_server *s, uint64_t until, qn_error *err)
             uint64_t count;
             if (read(s->wake_fd, &count, sizeof count) < 0) continue; /* somebody was faster */
         } else if (events[i].data.ptr != s) {
-            qn_http_peer_left(events[i].data.ptr); /* connections end in MHD_run only, so the pointer is alive */
+            qn_http_peer_left(
+                events[i].data.ptr); /* connections end in MHD_run only, so the pointer is alive */
         }
     }
     int batch = 0;
@@ -194,7 +214,8 @@ qn_status qn_server_run(qn_server *s, qn_error *err)
     uint64_t end = qn_clock_ns() + (uint64_t)s->o.drain_ms * 1000000u;
     while (!st && any_exchange(s) && qn_clock_ns() < end) st = turn(s, end, err);
     for (qn_exchange *x = s->exchanges; x; x = x->next) qn_exchange_cancel(x);
-    ring(s); /* a resumed connection does not end a sleep by itself; everywhere else MHD_run follows at once */
+    ring(
+        s); /* a resumed connection does not end a sleep by itself; everywhere else MHD_run follows at once */
     end = qn_clock_ns() + (uint64_t)LAST_WORDS_MS * 1000000u;
     while (!st && any_exchange(s) && qn_clock_ns() < end) st = turn(s, end, err);
     return st;

@@ -1,7 +1,8 @@
-/* server_int.h - what server.c (loop), http.c (library) and exchange.c (one request) share; private to src/server.
+/* server_int.h - what server.c (loop), http.c (library) and exchange.c (one request) share; private to
+ * src/server.
  *
- * An exchange is one request and its answer. Two parties hold it: the HTTP library, until http_completed, and the scheduler, from
- * submit until DONE. It is freed, on the server's thread, when both have let go.
+ * An exchange is one request and its answer. Two parties hold it: the HTTP library, until http_completed, and
+ * the scheduler, from submit until DONE. It is freed, on the server's thread, when both have let go.
  *
  *      READING --body complete--> (answer at once) -------------------------------> REPLY
  *         \--submit--> WAITING --admitted, stream--> STREAMING --finish--> STREAMING, out_end
@@ -37,7 +38,7 @@ typedef struct qn_conn {
 typedef struct qn_mailbox {
     int32_t *tokens;
     size_t n_tokens, cap;
-    bool listed; /* in the server's list of mail */
+    bool listed;               /* in the server's list of mail */
     bool admitted, done, lost; /* lost: no memory for a token */
     uint32_t n_cached, n_generated;
     uint64_t admitted_ns, first_token_ns;
@@ -54,12 +55,12 @@ struct qn_exchange {
     struct MHD_Connection *http; /* likewise */
     qn_exchange *prev, *next;    /* all exchanges of the server */
     qn_exchange_state state;
-    bool suspended;              /* the library leaves the connection alone */
-    bool replied;                /* a response was handed to the library */
-    bool gone;                   /* the client left */
+    bool suspended; /* the library leaves the connection alone */
+    bool replied;   /* a response was handed to the library */
+    bool gone;      /* the client left */
     char id[48];
     char method[12];
-    char path[96];               /* printable, for the log */
+    char path[96]; /* printable, for the log */
     uint64_t start_ns;
 
     qn_buf body;      /* counted in srv->bodies_bytes */
@@ -88,17 +89,17 @@ struct qn_exchange {
     bool ended;               /* the answer is complete or has failed; later events are dropped */
     bool started;             /* admitted was seen */
     uint32_t n_prompt;
-    uint32_t n_seen;          /* tokens processed */
+    uint32_t n_seen; /* tokens processed */
     uint32_t n_reasoning;
     uint32_t n_completion;
     uint32_t n_cached;
     bool in_thought;
-    const char *finish;       /* finish_reason; for the log also "cancelled", "error" */
+    const char *finish; /* finish_reason; for the log also "cancelled", "error" */
     qn_detok *detok;
     qn_answer *answer;
     qn_stop_match *stop;
     bool stop_hit;
-    qn_status sink_status;    /* a failure inside the parser's callback */
+    qn_status sink_status; /* a failure inside the parser's callback */
     uint32_t n_calls;
     qn_buf content, reasoning, calls; /* whole answers only */
     uint64_t admitted_ns, first_token_ns;
@@ -122,8 +123,10 @@ struct qn_server {
     size_t bodies_bytes;
     uint64_t ids; /* mixed with random bits into request ids */
 
-    pthread_mutex_t mail_lock; /* guards `mail` and every exchange's mailbox; taken last, held for a few instructions */
-    qn_exchange *mail, *mail_last; /* mailboxes that have something, in order of arrival; mail_last is set when mail is */
+    pthread_mutex_t
+        mail_lock; /* guards `mail` and every exchange's mailbox; taken last, held for a few instructions */
+    qn_exchange *mail,
+        *mail_last; /* mailboxes that have something, in order of arrival; mail_last is set when mail is */
 
     qn_counter *n_requests, *n_unknown_fields, *n_refused, *n_gone, *n_slow;
 };
@@ -135,25 +138,28 @@ const char *qn_server_model_id(const qn_server *s); /* with a backend only */
 qn_status qn_http_start(qn_server *s, qn_error *err) QN_CHECKED;
 void qn_http_stop_listening(qn_server *s);
 void qn_http_stop(qn_server *s);
-void qn_http_peer_left(qn_conn *c);   /* the watch reported FIN or RST */
+void qn_http_peer_left(qn_conn *c);    /* the watch reported FIN or RST */
 void qn_http_continue(qn_exchange *x); /* there is something to send: let the library come back for it */
 
 /* exchange.c */
-qn_exchange *qn_exchange_create(qn_server *s, qn_conn *c, struct MHD_Connection *http, const char *method, const char *url);
-void qn_exchange_dispatch(qn_exchange *x, const char *method, const char *url); /* the body is complete: answer, or submit */
+qn_exchange *qn_exchange_create(qn_server *s, qn_conn *c, struct MHD_Connection *http, const char *method,
+                                const char *url);
+void qn_exchange_dispatch(qn_exchange *x, const char *method,
+                          const char *url);                   /* the body is complete: answer, or submit */
 void qn_exchange_refuse(qn_exchange *x, const qn_error *err); /* answer with an error */
-void qn_exchange_leave(qn_exchange *x);    /* the client is gone */
-void qn_exchange_release(qn_exchange *x);  /* the library has let go; x may be freed */
-void qn_exchange_cancel(qn_exchange *x);   /* the server shuts down */
-bool qn_exchange_next_mail(qn_server *s);  /* handle one mailbox; false when there is none */
+void qn_exchange_leave(qn_exchange *x);                       /* the client is gone */
+void qn_exchange_release(qn_exchange *x);                     /* the library has let go; x may be freed */
+void qn_exchange_cancel(qn_exchange *x);                      /* the server shuts down */
+bool qn_exchange_next_mail(qn_server *s);               /* handle one mailbox; false when there is none */
 void qn_exchange_tick(qn_exchange *x, uint64_t now_ns); /* keep-alive lines */
 
 /* answer_out.c: tokens to text to bytes */
 qn_status qn_answer_out_open(qn_exchange *x, bool thinking, qn_error *err) QN_CHECKED;
 void qn_answer_out_close(qn_exchange *x);
-void qn_answer_out_begin(qn_exchange *x);                                             /* the first chunk of a stream */
-qn_status qn_answer_out_token(qn_exchange *x, int32_t id, qn_error *err) QN_CHECKED;  /* sets stop_hit */
-qn_status qn_answer_out_finish(qn_exchange *x, qn_job_finish how, qn_error *err) QN_CHECKED; /* the rest, and the end */
+void qn_answer_out_begin(qn_exchange *x); /* the first chunk of a stream */
+qn_status qn_answer_out_token(qn_exchange *x, int32_t id, qn_error *err) QN_CHECKED; /* sets stop_hit */
+qn_status qn_answer_out_finish(qn_exchange *x, qn_job_finish how,
+                               qn_error *err) QN_CHECKED;     /* the rest, and the end */
 void qn_answer_out_fail(qn_exchange *x, const qn_error *err); /* an error inside a stream, and the end */
 
 #endif

@@ -1,7 +1,7 @@
 /* stop_match.c - one Knuth-Morris-Pratt automaton per stop string, all fed byte by byte.
  *
- * The state of an automaton is the length of the longest end of the text that is a prefix of its string, so the largest
- * state is exactly what has to be held back. */
+ * The state of an automaton is the length of the longest end of the text that is a prefix of its string, so
+ * the largest state is exactly what has to be held back. */
 #include "server/stop_match.h"
 
 #include <stdlib.h>
@@ -35,7 +35,8 @@ static void prepare(stop *s)
     for (uint16_t i = 1; i < s->n; i++) s->fall[i] = step(s, s->fall[i - 1], s->text[i]);
 }
 
-qn_status qn_stop_create(qn_stop_match **out, const char *const *stops, const size_t *lens, size_t n, qn_error *err)
+qn_status qn_stop_create(qn_stop_match **out, const char *const *stops, const size_t *lens, size_t n,
+                         qn_error *err)
 {
     *out = NULL;
     if (n > QN_STOP_MAX) return qn_fail(err, QN_INVALID, "%zu stop strings; the limit is %d", n, QN_STOP_MAX);
@@ -46,7 +47,8 @@ qn_status qn_stop_create(qn_stop_match **out, const char *const *stops, const si
     for (size_t i = 0; i < n; i++) {
         if (lens[i] < 1 || lens[i] > QN_STOP_MAX_BYTES) {
             qn_stop_destroy(m);
-            return qn_fail(err, QN_INVALID, "stop string %zu has %zu bytes; 1 to %d are allowed", i, lens[i], QN_STOP_MAX_BYTES);
+            return qn_fail(err, QN_INVALID, "stop string %zu has %zu bytes; 1 to %d are allowed", i, lens[i],
+                           QN_STOP_MAX_BYTES);
         }
         m->stops[i].n = (uint16_t)lens[i];
         memcpy(m->stops[i].text, stops[i], lens[i]);
@@ -63,7 +65,8 @@ void qn_stop_destroy(qn_stop_match *m)
     free(m);
 }
 
-qn_status qn_stop_push(qn_stop_match *m, const char *text, size_t n, const char **out, size_t *n_out, bool *hit, qn_error *err)
+qn_status qn_stop_push(qn_stop_match *m, const char *text, size_t n, const char **out, size_t *n_out,
+                       bool *hit, qn_error *err)
 {
     *out = "";
     *n_out = 0;
@@ -80,7 +83,8 @@ qn_status qn_stop_push(qn_stop_match *m, const char *text, size_t n, const char 
         }
         if (longest) {
             *out = m->text.data;
-            *n_out = old + i + 1 - longest; /* the start of a match was always held back, so this is no less than 0 */
+            *n_out = old + i + 1 -
+                     longest; /* the start of a match was always held back, so this is no less than 0 */
             *hit = true;
             m->held = 0;
             return QN_OK;

@@ -1,7 +1,8 @@
 /* answer.c - splits an answer into reasoning, content and tool calls while it is being made.
  *
- * Text waits in `pending` only as long as it may be part of a tag; newlines are counted in `held` until it is known whether
- * they stand at an edge, where they are dropped. Nothing depends on how the text was cut into pieces. */
+ * Text waits in `pending` only as long as it may be part of a tag; newlines are counted in `held` until it is
+ * known whether they stand at an edge, where they are dropped. Nothing depends on how the text was cut into
+ * pieces. */
 #include "text/answer.h"
 
 #include <stdlib.h>
@@ -14,7 +15,8 @@ void qn_answer_flush(qn_answer *a)
     if (a->out.len == 0 || a->out.failed) return;
     uint32_t call = a->n_calls ? a->n_calls - 1 : 0;
     bool of_call = a->out_kind == QN_ANSWER_CALL || a->out_kind == QN_ANSWER_ARGUMENTS;
-    qn_answer_event e = {.kind = a->out_kind, .call = of_call ? call : 0, .text = a->out.data, .n = a->out.len};
+    qn_answer_event e = {
+        .kind = a->out_kind, .call = of_call ? call : 0, .text = a->out.data, .n = a->out.len};
     if (a->fn) a->fn(a->ctx, &e);
     qn_buf_reset(&a->out);
 }
@@ -107,12 +109,14 @@ static qn_status advance(qn_answer *a, const char *text, size_t n, qn_answer_fn 
     a->fn = fn;
     a->ctx = ctx;
     if (n) qn_buf_add(&a->pending, text, n);
-    while (!a->pending.failed && step(a)) {}
+    while (!a->pending.failed && step(a)) {
+    }
     if (a->pos) qn_buf_drop_front(&a->pending, a->pos);
     a->pos = 0;
     if (a->final) {
         qn_answer_call_close(a);
-        bool whole = a->state == QN_AS_CONTENT && a->n_calls == 0 && a->has_content; /* an answer keeps its last newlines */
+        bool whole = a->state == QN_AS_CONTENT && a->n_calls == 0 &&
+                     a->has_content; /* an answer keeps its last newlines */
         for (; whole && a->held; a->held--) qn_answer_emit(a, QN_ANSWER_CONTENT, "\n", 1);
     }
     qn_answer_flush(a);
@@ -168,4 +172,7 @@ qn_status qn_answer_finish(qn_answer *a, qn_answer_fn fn, void *ctx, qn_error *e
     return advance(a, NULL, 0, fn, ctx, err);
 }
 
-uint32_t qn_answer_calls(const qn_answer *a) { return a->n_calls; }
+uint32_t qn_answer_calls(const qn_answer *a)
+{
+    return a->n_calls;
+}

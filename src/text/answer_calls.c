@@ -5,7 +5,10 @@
 
 #include "text/answer_int.h"
 
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
 
 /* White space from i: its end, or SIZE_MAX where it is over the limit. */
 static size_t skip_space(const char *s, size_t n, size_t i)
@@ -35,7 +38,10 @@ static qn_answer_match name_at(const char *s, size_t n, size_t *len, bool final)
     return final ? QN_AM_NO : QN_AM_MAYBE;
 }
 
-static void arguments(qn_answer *a, const char *s, size_t n) { qn_answer_emit(a, QN_ANSWER_ARGUMENTS, s, n); }
+static void arguments(qn_answer *a, const char *s, size_t n)
+{
+    qn_answer_emit(a, QN_ANSWER_ARGUMENTS, s, n);
+}
 
 static void begin_call(qn_answer *a, const char *name, size_t n)
 {
@@ -46,7 +52,8 @@ static void begin_call(qn_answer *a, const char *name, size_t n)
     a->n_keys = 0;
     a->properties = NULL;
     qn_buf_reset(&a->keys);
-    json_array_foreach(a->tools, i, t) {
+    json_array_foreach(a->tools, i, t)
+    {
         const json_t *f = json_object_get(t, "function"), *known = json_object_get(f, "name");
         if (json_string_length(known) == n && !memcmp(json_string_value(known), name, n))
             a->properties = json_object_get(json_object_get(f, "parameters"), "properties");
@@ -66,8 +73,10 @@ qn_answer_match qn_answer_call_head(qn_answer *a, size_t at)
     size_t name = i + 10;
     m = name_at(s + name, n - name, &len, a->final);
     if (m != QN_AM_YES) return m;
-    qn_answer_match p = then(s, n, name + len + 1, "<parameter=", a->final, false), f = then(s, n, name + len + 1, "</function>", a->final, false);
-    if (p != QN_AM_YES && f != QN_AM_YES) return p == QN_AM_MAYBE || f == QN_AM_MAYBE ? QN_AM_MAYBE : QN_AM_NO;
+    qn_answer_match p = then(s, n, name + len + 1, "<parameter=", a->final, false),
+                    f = then(s, n, name + len + 1, "</function>", a->final, false);
+    if (p != QN_AM_YES && f != QN_AM_YES)
+        return p == QN_AM_MAYBE || f == QN_AM_MAYBE ? QN_AM_MAYBE : QN_AM_NO;
     begin_call(a, s + name, len);
     a->pos = name + len + 1;
     return QN_AM_YES;
@@ -91,7 +100,9 @@ static void begin_value(qn_answer *a, const char *key, size_t n)
         return;
     }
     a->types = qn_answer_types(json_object_getn(a->properties, key, n));
-    a->mode = a->types == 0 || a->types == QN_TYPE_STRING ? QN_AV_STRING : a->types == (QN_TYPE_STRING | QN_TYPE_NULL) ? QN_AV_NULLABLE : QN_AV_TYPED;
+    a->mode = a->types == 0 || a->types == QN_TYPE_STRING   ? QN_AV_STRING
+              : a->types == (QN_TYPE_STRING | QN_TYPE_NULL) ? QN_AV_NULLABLE
+                                                            : QN_AV_TYPED;
     arguments(a, a->n_keys ? ", \"" : "{\"", a->n_keys ? 3 : 2);
     a->n_keys++;
     a->out_kind = QN_ANSWER_ARGUMENTS;
@@ -118,7 +129,9 @@ static void value_text(qn_answer *a, const char *s, size_t n)
     if (a->mode != QN_AV_STRING) {
         qn_buf_add(&a->value, s, n);
         if (a->mode == QN_AV_TYPED && a->value.len <= QN_ANSWER_MAX_VALUE) return;
-        if (a->mode == QN_AV_NULLABLE && (!strncmp("null", a->value.data, a->value.len) || !strncmp("None", a->value.data, a->value.len))) return;
+        if (a->mode == QN_AV_NULLABLE &&
+            (!strncmp("null", a->value.data, a->value.len) || !strncmp("None", a->value.data, a->value.len)))
+            return;
         become_string(a);
         return;
     }
@@ -159,7 +172,8 @@ static bool params_step(qn_answer *a, const char *s, size_t n)
     m = qn_answer_starts(s, n, "</function>", a->final);
     if (m == QN_AM_MAYBE) return false;
     if (m == QN_AM_YES) return end_arguments(a), a->pos += 11, true;
-    qn_answer_match close = qn_answer_starts(s, n, "</tool_call>", a->final), open = qn_answer_starts(s, n, "<tool_call>", a->final);
+    qn_answer_match close = qn_answer_starts(s, n, "</tool_call>", a->final),
+                    open = qn_answer_starts(s, n, "<tool_call>", a->final);
     if (close == QN_AM_MAYBE || open == QN_AM_MAYBE) return false;
     if (close == QN_AM_YES || open == QN_AM_YES) return end_arguments(a), true;
     a->pos++;
@@ -184,7 +198,8 @@ static qn_answer_match known_parameter(const qn_answer *a, const char *s, size_t
     const char *key;
     json_t *unused, *properties = (json_t *)(uintptr_t)a->properties;
     qn_answer_match best = QN_AM_NO;
-    json_object_foreach(properties, key, unused) {
+    json_object_foreach(properties, key, unused)
+    {
         size_t len = strlen(key), k = n < len ? n : len;
         (void)unused;
         if (memcmp(s, key, k)) continue;
@@ -198,13 +213,16 @@ static qn_answer_match known_parameter(const qn_answer *a, const char *s, size_t
 static tag line_tag(const qn_answer *a, const char *s, size_t n)
 {
     bool final = a->final;
-    qn_answer_match open = qn_answer_starts(s, n, "<tool_call>", final), close = qn_answer_starts(s, n, "</tool_call>", final);
+    qn_answer_match open = qn_answer_starts(s, n, "<tool_call>", final),
+                    close = qn_answer_starts(s, n, "</tool_call>", final);
     if (open == QN_AM_YES) open = then(s, n, 11, "<function=", final, false);
     if (open == QN_AM_YES) return QUOTE;
-    if (a->nest) return close == QN_AM_YES ? UNQUOTE : open == QN_AM_MAYBE || close == QN_AM_MAYBE ? WAIT : TEXT;
+    if (a->nest)
+        return close == QN_AM_YES ? UNQUOTE : open == QN_AM_MAYBE || close == QN_AM_MAYBE ? WAIT : TEXT;
     qn_answer_match end = qn_answer_starts(s, n, "</parameter>", final);
     if (end == QN_AM_YES) return END_VALUE;
-    qn_answer_match next = qn_answer_starts(s, n, "<parameter=", final), function = qn_answer_starts(s, n, "</function>", final);
+    qn_answer_match next = qn_answer_starts(s, n, "<parameter=", final),
+                    function = qn_answer_starts(s, n, "</function>", final);
     if (next == QN_AM_YES) next = known_parameter(a, s + 11, n - 11);
     if (function == QN_AM_YES) function = then(s, n, 11, "</tool_call>", final, true);
     if (close == QN_AM_YES) { /* only as the very last line */
@@ -212,11 +230,13 @@ static tag line_tag(const qn_answer *a, const char *s, size_t n)
         close = i != n ? QN_AM_NO : final ? QN_AM_YES : QN_AM_MAYBE;
     }
     if (next == QN_AM_YES || function == QN_AM_YES || close == QN_AM_YES) return END_HERE;
-    bool wait = open == QN_AM_MAYBE || end == QN_AM_MAYBE || next == QN_AM_MAYBE || function == QN_AM_MAYBE || close == QN_AM_MAYBE;
+    bool wait = open == QN_AM_MAYBE || end == QN_AM_MAYBE || next == QN_AM_MAYBE || function == QN_AM_MAYBE ||
+                close == QN_AM_MAYBE;
     return wait ? WAIT : TEXT;
 }
 
-/* </parameter> within a line: it ends the value if a tag of the call follows, in another line unless this is the first. */
+/* </parameter> within a line: it ends the value if a tag of the call follows, in another line unless this is
+ * the first. */
 static tag inner_tag(const qn_answer *a, const char *s, size_t n)
 {
     if (a->nest) return TEXT;
@@ -227,7 +247,8 @@ static tag inner_tag(const qn_answer *a, const char *s, size_t n)
     bool newline = memchr(s + 12, '\n', i - 12) != NULL;
     if (i == n && !a->final) return WAIT;
     if (i < n && !newline && !a->first_line) return TEXT;
-    qn_answer_match next = qn_answer_starts(s + i, n - i, "<parameter=", a->final), function = qn_answer_starts(s + i, n - i, "</function>", a->final);
+    qn_answer_match next = qn_answer_starts(s + i, n - i, "<parameter=", a->final),
+                    function = qn_answer_starts(s + i, n - i, "</function>", a->final);
     if (function == QN_AM_YES) function = then(s, n, i + 11, "</tool_call>", a->final, true);
     if (next == QN_AM_YES || function == QN_AM_YES || (i == n && a->final)) return END_VALUE;
     return next == QN_AM_MAYBE || function == QN_AM_MAYBE ? WAIT : TEXT;

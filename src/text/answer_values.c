@@ -1,5 +1,6 @@
-/* answer_values.c - the untyped text of a parameter to JSON, by the types its schema admits: JSON where it is JSON, else a
- * Python literal (models of this family were trained with True, False and None), else a string. */
+/* answer_values.c - the untyped text of a parameter to JSON, by the types its schema admits: JSON where it is
+ * JSON, else a Python literal (models of this family were trained with True, False and None), else a string.
+ */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,8 +15,9 @@ static unsigned type_bit(const char *s)
     static const struct {
         const char *name;
         unsigned bit;
-    } table[] = {{"string", QN_TYPE_STRING}, {"integer", QN_TYPE_INTEGER}, {"number", QN_TYPE_NUMBER}, {"boolean", QN_TYPE_BOOLEAN},
-                 {"null", QN_TYPE_NULL},     {"object", QN_TYPE_OBJECT},   {"array", QN_TYPE_ARRAY}};
+    } table[] = {{"string", QN_TYPE_STRING},   {"integer", QN_TYPE_INTEGER}, {"number", QN_TYPE_NUMBER},
+                 {"boolean", QN_TYPE_BOOLEAN}, {"null", QN_TYPE_NULL},       {"object", QN_TYPE_OBJECT},
+                 {"array", QN_TYPE_ARRAY}};
     for (size_t i = 0; s && i < sizeof table / sizeof table[0]; i++)
         if (!strcmp(s, table[i].name)) return table[i].bit;
     return 0;
@@ -52,7 +54,10 @@ static unsigned types_at(const json_t *schema, unsigned depth)
     return bits;
 }
 
-unsigned qn_answer_types(const json_t *schema) { return types_at(schema, 0); }
+unsigned qn_answer_types(const json_t *schema)
+{
+    return types_at(schema, 0);
+}
 
 bool qn_answer_escape(const char *s, size_t n, qn_buf *out)
 {
@@ -63,14 +68,22 @@ bool qn_answer_escape(const char *s, size_t n, qn_buf *out)
         if (!hit && (unsigned char)s[i] >= 0x20) continue;
         qn_buf_add(out, s + from, i - from);
         from = i + 1;
-        if (hit) qn_buf_printf(out, "\\%c", letter[hit - special]);
-        else qn_buf_printf(out, "\\u%04x", (unsigned)(unsigned char)s[i]);
+        if (hit)
+            qn_buf_printf(out, "\\%c", letter[hit - special]);
+        else
+            qn_buf_printf(out, "\\u%04x", (unsigned)(unsigned char)s[i]);
     }
     return qn_buf_add(out, s + from, n - from);
 }
 
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
 
 static bool is_word(const char *s, size_t n, const char *word)
 {
@@ -120,7 +133,10 @@ static void skip(reader *r)
     while (r->i < r->n && is_space(r->s[r->i])) r->i++;
 }
 
-static int hex(char c) { return is_digit(c) ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1; }
+static int hex(char c)
+{
+    return is_digit(c) ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+}
 
 /* A string in single or double quotes. */
 static bool literal_string(reader *r)
@@ -139,7 +155,9 @@ static bool literal_string(reader *r)
             qn_buf_printf(r->out, "\\%c", c);
         } else if (c == '\'') {
             qn_buf_byte(r->out, c);
-        } else if (c == 'u' || c == 'x') { /* a code point below 0x10000, or half of a pair: JSON takes both as they are */
+        } else if (c == 'u' ||
+                   c ==
+                       'x') { /* a code point below 0x10000, or half of a pair: JSON takes both as they are */
             unsigned v = 0;
             for (int k = 0; k < (c == 'u' ? 4 : 2); k++) {
                 int h = ++r->i < r->n ? hex(r->s[r->i]) : -1;
@@ -174,7 +192,8 @@ static bool literal(reader *r, unsigned depth)
             if (items && r->i < r->n && r->s[r->i] == end) break; /* a comma at the end */
             if (items) qn_buf_str(r->out, ", ");
             if (c == '{') {
-                if (r->i >= r->n || (r->s[r->i] != '\'' && r->s[r->i] != '"') || !literal_string(r)) return false;
+                if (r->i >= r->n || (r->s[r->i] != '\'' && r->s[r->i] != '"') || !literal_string(r))
+                    return false;
                 skip(r);
                 if (r->i >= r->n || r->s[r->i++] != ':') return false;
                 qn_buf_str(r->out, ": ");
@@ -186,10 +205,12 @@ static bool literal(reader *r, unsigned depth)
     }
     static const struct {
         const char *from, *to;
-    } words[] = {{"True", "true"}, {"False", "false"}, {"None", "null"}, {"true", "true"}, {"false", "false"}, {"null", "null"}};
+    } words[] = {{"True", "true"}, {"False", "false"}, {"None", "null"},
+                 {"true", "true"}, {"false", "false"}, {"null", "null"}};
     for (size_t k = 0; k < sizeof words / sizeof words[0]; k++) {
         size_t len = strlen(words[k].from);
-        if (len <= r->n - r->i && !memcmp(r->s + r->i, words[k].from, len)) return r->i += len, qn_buf_str(r->out, words[k].to);
+        if (len <= r->n - r->i && !memcmp(r->s + r->i, words[k].from, len))
+            return r->i += len, qn_buf_str(r->out, words[k].to);
     }
     bool whole;
     size_t len = number(r->s + r->i, r->n - r->i, &whole, r->out);
@@ -252,13 +273,15 @@ bool qn_answer_value(unsigned types, const char *s, size_t n, qn_buf *out)
     while (m && is_space(t[m - 1])) m--;
     bool text = types & QN_TYPE_STRING;
     bool null = (m == 4 && (!memcmp(t, "null", 4) || !memcmp(t, "None", 4)));
-    if (null && types && (!text || (types & QN_TYPE_NULL)) && (!text || m == n)) return qn_buf_str(out, "null");
+    if (null && types && (!text || (types & QN_TYPE_NULL)) && (!text || m == n))
+        return qn_buf_str(out, "null");
     if ((types & QN_TYPE_BOOLEAN) && is_word(t, m, "true")) return qn_buf_str(out, "true");
     if ((types & QN_TYPE_BOOLEAN) && is_word(t, m, "false")) return qn_buf_str(out, "false");
     if ((types & QN_TYPE_INTEGER) && integer(t, m, out)) return true;
     if ((types & QN_TYPE_NUMBER) && real(t, m, out)) return true;
     /* Where strings are allowed too, only what looks like an object or array is read as one. */
     bool container = m && (*t == '{' || *t == '[' || *t == '(');
-    if ((types & (QN_TYPE_OBJECT | QN_TYPE_ARRAY)) && (container || !text) && structured(t, m, out)) return true;
+    if ((types & (QN_TYPE_OBJECT | QN_TYPE_ARRAY)) && (container || !text) && structured(t, m, out))
+        return true;
     return qn_buf_byte(out, '"') && qn_answer_escape(s, n, out) && qn_buf_byte(out, '"');
 }

@@ -13,7 +13,10 @@ struct qn_chat_template {
     char *bos, *eos; /* NULL: the folder names none */
 };
 
-qn_chat_request qn_chat_request_defaults(void) { return (qn_chat_request){.add_generation_prompt = true, .enable_thinking = -1}; }
+qn_chat_request qn_chat_request_defaults(void)
+{
+    return (qn_chat_request){.add_generation_prompt = true, .enable_thinking = -1};
+}
 
 qn_status qn_chat_template_parse(qn_chat_template **out, const char *source, size_t n, qn_error *err)
 {
@@ -21,8 +24,10 @@ qn_status qn_chat_template_parse(qn_chat_template **out, const char *source, siz
     qn_chat_template *t = calloc(1, sizeof *t);
     if (!t) return qn_fail(err, QN_NOMEM, "no memory for a chat template");
     qn_status st = qn_template_parse(&t->tpl, source, n, err);
-    if (st) qn_chat_template_close(t);
-    else *out = t;
+    if (st)
+        qn_chat_template_close(t);
+    else
+        *out = t;
     return st;
 }
 
@@ -61,9 +66,11 @@ static const json_t *config_template(const json_t *config)
     const json_t *v = json_object_get(config, "chat_template"), *e, *name;
     if (!json_is_array(v)) return v;
     size_t i;
-    json_array_foreach((json_t *)(uintptr_t)v, i, e) {
+    json_array_foreach((json_t *)(uintptr_t)v, i, e)
+    {
         name = json_object_get(e, "name");
-        if (json_is_string(name) && !strcmp(json_string_value(name), "default")) return json_object_get(e, "template");
+        if (json_is_string(name) && !strcmp(json_string_value(name), "default"))
+            return json_object_get(e, "template");
     }
     return NULL;
 }
@@ -77,7 +84,8 @@ qn_status qn_chat_template_open(qn_chat_template **out, const char *dir, qn_erro
     *out = NULL;
     qn_error reason = {0};
     qn_status st = read_in(dir, "chat_template.jinja", QN_TPL_MAX_SOURCE, &source, &n, &reason);
-    if (!st || st == QN_NOT_FOUND) st = read_in(dir, "tokenizer_config.json", MAX_CONFIG, &text, &n_text, &reason);
+    if (!st || st == QN_NOT_FOUND)
+        st = read_in(dir, "tokenizer_config.json", MAX_CONFIG, &text, &n_text, &reason);
     if (st && st != QN_NOT_FOUND) { /* err stays as it is where a missing file is no failure */
         qn_fail(err, st, "%s", reason.msg);
         goto done;
@@ -85,13 +93,15 @@ qn_status qn_chat_template_open(qn_chat_template **out, const char *dir, qn_erro
     if (text) {
         config = json_loadb(text, n_text, 0, &bad);
         if (!json_is_object(config)) {
-            st = qn_fail(err, QN_CORRUPT, "%s/tokenizer_config.json: %s", dir, config ? "not an object" : bad.text);
+            st = qn_fail(err, QN_CORRUPT, "%s/tokenizer_config.json: %s", dir,
+                         config ? "not an object" : bad.text);
             goto done;
         }
     }
     const json_t *inside = source ? NULL : config_template(config);
     if (!source && !json_is_string(inside)) {
-        st = qn_fail(err, QN_NOT_FOUND, "%s: no chat_template.jinja and no chat_template in tokenizer_config.json", dir);
+        st = qn_fail(err, QN_NOT_FOUND,
+                     "%s: no chat_template.jinja and no chat_template in tokenizer_config.json", dir);
         goto done;
     }
     st = source ? qn_chat_template_parse(out, source, n, err)
@@ -110,7 +120,10 @@ done:
     return st;
 }
 
-static bool set_new(json_t *vars, const char *name, json_t *value) { return json_object_set_new(vars, name, value) == 0; }
+static bool set_new(json_t *vars, const char *name, json_t *value)
+{
+    return json_object_set_new(vars, name, value) == 0;
+}
 
 /* Borrowed values may be shared: rendering changes none of them. */
 static bool set_shared(json_t *vars, const char *name, const json_t *value)
@@ -126,7 +139,8 @@ static json_t *make_vars(const qn_chat_template *t, const qn_chat_request *r, co
     bool ok = vars && set_new(vars, "add_generation_prompt", json_boolean(r->add_generation_prompt));
     if (ok && bos) ok = set_new(vars, "bos_token", json_string(bos));
     if (ok && eos) ok = set_new(vars, "eos_token", json_string(eos));
-    if (ok && r->enable_thinking >= 0) ok = set_new(vars, "enable_thinking", json_boolean(r->enable_thinking));
+    if (ok && r->enable_thinking >= 0)
+        ok = set_new(vars, "enable_thinking", json_boolean(r->enable_thinking));
     if (ok && r->vars) ok = json_object_update(vars, (json_t *)(uintptr_t)r->vars) == 0;
     if (ok) ok = set_shared(vars, "messages", messages);
     if (ok) ok = r->tools ? set_shared(vars, "tools", r->tools) : set_new(vars, "tools", json_null());
@@ -144,7 +158,8 @@ static bool ends_in_thought(const qn_buf *text, const qn_buf *origin)
     return memchr(origin->data + n - 7, 0, 7) == NULL;
 }
 
-qn_status qn_chat_render(const qn_chat_template *t, const qn_chat_request *r, qn_buf *text, qn_buf *origin, bool *thinking, qn_error *err)
+qn_status qn_chat_render(const qn_chat_template *t, const qn_chat_request *r, qn_buf *text, qn_buf *origin,
+                         bool *thinking, qn_error *err)
 {
     json_t *messages = NULL, *vars = NULL;
     qn_status st = QN_OK;

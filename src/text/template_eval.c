@@ -8,11 +8,16 @@ static bool type_error(qn_tpl_render *r, const char *op, const qn_tpl_value *a, 
 {
     if (a->kind == QN_TV_UNDEFINED) return qn_tpl_fail_undefined(r, a);
     if (b->kind == QN_TV_UNDEFINED) return qn_tpl_fail_undefined(r, b);
-    if (*op == '+' && a->kind == QN_TV_STR) return qn_tpl_fail(r, "can only concatenate str (not \"%s\") to str", qn_tpl_type(b));
-    return qn_tpl_fail(r, "unsupported operand type(s) for %s: '%s' and '%s'", op, qn_tpl_type(a), qn_tpl_type(b));
+    if (*op == '+' && a->kind == QN_TV_STR)
+        return qn_tpl_fail(r, "can only concatenate str (not \"%s\") to str", qn_tpl_type(b));
+    return qn_tpl_fail(r, "unsupported operand type(s) for %s: '%s' and '%s'", op, qn_tpl_type(a),
+                       qn_tpl_type(b));
 }
 
-static bool overflow(qn_tpl_render *r) { return qn_tpl_fail(r, "a number of more than 64 bits"); }
+static bool overflow(qn_tpl_render *r)
+{
+    return qn_tpl_fail(r, "a number of more than 64 bits");
+}
 
 static bool add_lists(qn_tpl_render *r, const qn_tpl_value *a, const qn_tpl_value *b, qn_tpl_value *out)
 {
@@ -22,7 +27,8 @@ static bool add_lists(qn_tpl_render *r, const qn_tpl_value *a, const qn_tpl_valu
     if (!v || !qn_tpl_step(r, (x.n + y.n) / 16)) return false;
     if (x.n) memcpy(v, x.v, x.n * sizeof *v);
     if (y.n) memcpy(v + x.n, y.v, y.n * sizeof *v);
-    *out = (qn_tpl_value){.kind = a->kind == QN_TV_TUPLE ? QN_TV_TUPLE : QN_TV_LIST, .list = {.n = x.n + y.n, .v = v}};
+    *out = (qn_tpl_value){.kind = a->kind == QN_TV_TUPLE ? QN_TV_TUPLE : QN_TV_LIST,
+                          .list = {.n = x.n + y.n, .v = v}};
     return true;
 }
 
@@ -36,7 +42,8 @@ static bool add(qn_tpl_render *r, const qn_tpl_value *a, const qn_tpl_value *b, 
         *out = QN_TV_OF_STR(qn_tpl_done(&t));
         return true;
     }
-    if (qn_tpl_is_list(a) && qn_tpl_is_list(b) && (a->kind == QN_TV_TUPLE) == (b->kind == QN_TV_TUPLE)) return add_lists(r, a, b, out);
+    if (qn_tpl_is_list(a) && qn_tpl_is_list(b) && (a->kind == QN_TV_TUPLE) == (b->kind == QN_TV_TUPLE))
+        return add_lists(r, a, b, out);
     return type_error(r, "+", a, b);
 }
 
@@ -77,8 +84,10 @@ static bool int_op(qn_tpl_render *r, char op, int64_t a, int64_t b, qn_tpl_value
         break;
     default: /* QN_OP_POW, b >= 0 */
         x = 1;
-        if (b > 63 && (a > 1 || a < -1)) over = true;
-        else if (b > 63) x = a == -1 && b % 2 == 0 ? 1 : a;
+        if (b > 63 && (a > 1 || a < -1))
+            over = true;
+        else if (b > 63)
+            x = a == -1 && b % 2 == 0 ? 1 : a;
         else
             for (int64_t i = 0; i < b && !over; i++) over = __builtin_mul_overflow(x, a, &x);
     }
@@ -97,7 +106,10 @@ static bool float_op(qn_tpl_render *r, char op, double a, double b, qn_tpl_value
     case '*': x = a * b; break;
     case '/': x = a / b; break;
     case QN_OP_FLOOR: x = floor(a / b); break;
-    case '%': x = fmod(a, b); if (x != 0 && (x < 0) != (b < 0)) x += b; break;
+    case '%':
+        x = fmod(a, b);
+        if (x != 0 && (x < 0) != (b < 0)) x += b;
+        break;
     default: x = pow(a, b);
     }
     *out = (qn_tpl_value){.kind = QN_TV_FLOAT, .f = x};
@@ -106,9 +118,16 @@ static bool float_op(qn_tpl_render *r, char op, double a, double b, qn_tpl_value
 
 bool qn_tpl_binary(qn_tpl_render *r, char op, const qn_tpl_value *a, const qn_tpl_value *b, qn_tpl_value *out)
 {
-    const char name[3] = {op == QN_OP_FLOOR ? '/' : op == QN_OP_POW ? '*' : op, op == QN_OP_FLOOR ? '/' : op == QN_OP_POW ? '*' : 0, 0};
+    const char name[3] = {op == QN_OP_FLOOR ? '/'
+                          : op == QN_OP_POW ? '*'
+                                            : op,
+                          op == QN_OP_FLOOR ? '/'
+                          : op == QN_OP_POW ? '*'
+                                            : 0,
+                          0};
     if (qn_tpl_is_number(a) && qn_tpl_is_number(b)) {
-        bool real = a->kind == QN_TV_FLOAT || b->kind == QN_TV_FLOAT || op == '/' || (op == QN_OP_POW && qn_tpl_int(b) < 0);
+        bool real = a->kind == QN_TV_FLOAT || b->kind == QN_TV_FLOAT || op == '/' ||
+                    (op == QN_OP_POW && qn_tpl_int(b) < 0);
         if (real) return float_op(r, op, qn_tpl_number(a), qn_tpl_number(b), out);
         return int_op(r, op, qn_tpl_int(a), qn_tpl_int(b), out);
     }
@@ -131,9 +150,15 @@ bool qn_tpl_compare(qn_tpl_render *r, char op, const qn_tpl_value *a, const qn_t
     bool ok;
     switch (op) {
     case QN_OP_EQ:
-    case QN_OP_NE: ok = qn_tpl_equal(r, a, b, out); if (op == QN_OP_NE) *out = !*out; return ok;
+    case QN_OP_NE:
+        ok = qn_tpl_equal(r, a, b, out);
+        if (op == QN_OP_NE) *out = !*out;
+        return ok;
     case QN_OP_IN:
-    case QN_OP_NOT_IN: ok = qn_tpl_contains(r, b, a, out); if (op == QN_OP_NOT_IN) *out = !*out; return ok;
+    case QN_OP_NOT_IN:
+        ok = qn_tpl_contains(r, b, a, out);
+        if (op == QN_OP_NOT_IN) *out = !*out;
+        return ok;
     case '<': return qn_tpl_less(r, a, b, out);
     case '>': return qn_tpl_less(r, b, a, out);
     case QN_OP_LE: ok = qn_tpl_less(r, b, a, out); break;
@@ -145,10 +170,12 @@ bool qn_tpl_compare(qn_tpl_render *r, char op, const qn_tpl_value *a, const qn_t
 }
 
 /* Python's clamping of a bound to [lo, hi]; absent: fallback. */
-static bool bound(qn_tpl_render *r, const qn_tpl_value *v, int64_t n, int64_t lo, int64_t hi, int64_t fallback, int64_t *out)
+static bool bound(qn_tpl_render *r, const qn_tpl_value *v, int64_t n, int64_t lo, int64_t hi,
+                  int64_t fallback, int64_t *out)
 {
     if (v->kind == QN_TV_NONE) return *out = fallback, true;
-    if (v->kind != QN_TV_INT && v->kind != QN_TV_BOOL) return qn_tpl_fail(r, "slice indices must be integers or None");
+    if (v->kind != QN_TV_INT && v->kind != QN_TV_BOOL)
+        return qn_tpl_fail(r, "slice indices must be integers or None");
     int64_t i = qn_tpl_int(v);
     if (i < 0) i = i < -n ? lo : i + n;
     *out = i < lo ? lo : i > hi ? hi : i;
@@ -168,7 +195,8 @@ bool qn_tpl_slice(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_value b[
     if (!qn_tpl_length(r, v, &len)) return false;
     int64_t n = (int64_t)len;
     if (b[2].kind != QN_TV_NONE) {
-        if (b[2].kind != QN_TV_INT || b[2].i == 0) return qn_tpl_fail(r, "slice step must be an integer other than zero");
+        if (b[2].kind != QN_TV_INT || b[2].i == 0)
+            return qn_tpl_fail(r, "slice step must be an integer other than zero");
         step = b[2].i < -n - 1 ? -n - 1 : b[2].i > n + 1 ? n + 1 : b[2].i;
     }
     bool up = step > 0;
@@ -177,12 +205,16 @@ bool qn_tpl_slice(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_value b[
         return false;
     if (v->kind == QN_TV_STR && step == 1) { /* a view */
         size_t at = 0, start = v->s.n, end = v->s.n;
-        if (to <= from) start = end = 0;
+        if (to <= from)
+            start = end = 0;
         else
             for (size_t i = 0; i <= v->s.n; i++) {
                 if (i < v->s.n && ((uint8_t)v->s.p[i] & 0xc0) == 0x80) continue;
                 if (at == (size_t)from) start = i;
-                if (at++ == (size_t)to) { end = i; break; }
+                if (at++ == (size_t)to) {
+                    end = i;
+                    break;
+                }
             }
         *out = QN_TV_OF_STR(qn_tpl_sub(&v->s, start, end));
         return qn_tpl_step(r, v->s.n / 1024);
@@ -198,7 +230,8 @@ bool qn_tpl_slice(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_value b[
     size_t k = 0;
     if (!items || !qn_tpl_step(r, len)) return false;
     for (int64_t i = from; up ? i < to : i > to; i += step) items[k++] = l.v[i];
-    *out = (qn_tpl_value){.kind = v->kind == QN_TV_TUPLE ? QN_TV_TUPLE : QN_TV_LIST, .list = {.n = k, .v = items}};
+    *out = (qn_tpl_value){.kind = v->kind == QN_TV_TUPLE ? QN_TV_TUPLE : QN_TV_LIST,
+                          .list = {.n = k, .v = items}};
     if (v->kind != QN_TV_STR) return true;
     for (size_t i = 0; i < k; i++)
         if (!qn_tpl_add(r, &t, &items[i].s)) return false;
@@ -217,16 +250,20 @@ const qn_tpl_value *qn_tpl_arg(const qn_tpl_args *args, size_t at, const char *n
 static bool call_range(qn_tpl_render *r, const qn_tpl_args *args, qn_tpl_value *out)
 {
     int64_t p[3] = {0, 0, 1};
-    if (args->n < 1 || args->n > 3 || args->n_named) return qn_tpl_fail(r, "range() takes one to three numbers");
+    if (args->n < 1 || args->n > 3 || args->n_named)
+        return qn_tpl_fail(r, "range() takes one to three numbers");
     for (size_t i = 0; i < args->n; i++) {
         if (args->v[i].kind == QN_TV_UNDEFINED) return qn_tpl_fail_undefined(r, &args->v[i]);
-        if (args->v[i].kind != QN_TV_INT && args->v[i].kind != QN_TV_BOOL) return qn_tpl_fail(r, "range() takes integers");
+        if (args->v[i].kind != QN_TV_INT && args->v[i].kind != QN_TV_BOOL)
+            return qn_tpl_fail(r, "range() takes integers");
         p[args->n == 1 ? 1 : i] = qn_tpl_int(&args->v[i]);
     }
     if (p[2] == 0) return qn_tpl_fail(r, "range() step must not be zero");
-    __int128 span = p[2] > 0 ? (__int128)p[1] - p[0] : (__int128)p[0] - p[1], step = p[2] > 0 ? p[2] : -(__int128)p[2];
+    __int128 span = p[2] > 0 ? (__int128)p[1] - p[0] : (__int128)p[0] - p[1],
+             step = p[2] > 0 ? p[2] : -(__int128)p[2];
     __int128 n = span > 0 ? (span + step - 1) / step : 0;
-    if (n > QN_TPL_MAX_RANGE) return qn_tpl_fail(r, "range() gives more than the limit of %d items", QN_TPL_MAX_RANGE);
+    if (n > QN_TPL_MAX_RANGE)
+        return qn_tpl_fail(r, "range() gives more than the limit of %d items", QN_TPL_MAX_RANGE);
     qn_tpl_value *v = qn_tpl_alloc(r, (size_t)n, sizeof *v);
     if (!v || !qn_tpl_step(r, (uint64_t)n)) return false;
     for (int64_t i = 0; i < (int64_t)n; i++) v[i] = QN_TV_OF_INT(p[0] + i * p[2]);
@@ -270,12 +307,14 @@ static bool call_function(qn_tpl_render *r, qn_tpl_fn fn, const qn_tpl_args *arg
         return false;
     }
     if (!r->now) return qn_tpl_fail(r, "strftime_now() is called, but no time was given");
-    if (s.n >= sizeof fmt || memchr(s.p, 0, s.n)) return qn_tpl_fail(r, "a time format over the limit of %zu bytes", sizeof fmt - 1);
+    if (s.n >= sizeof fmt || memchr(s.p, 0, s.n))
+        return qn_tpl_fail(r, "a time format over the limit of %zu bytes", sizeof fmt - 1);
     memcpy(fmt, s.p, s.n);
     fmt[s.n] = 0;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    size_t n = strftime(buf, sizeof buf, fmt, r->now); /* the buffer's size bounds it, whatever the format says */
+    size_t n =
+        strftime(buf, sizeof buf, fmt, r->now); /* the buffer's size bounds it, whatever the format says */
 #pragma GCC diagnostic pop
     char *p = qn_tpl_alloc(r, n, 1);
     if (!p) return false;
@@ -316,7 +355,8 @@ static bool eval_items(qn_tpl_render *r, const qn_tpl_node *n, qn_tpl_value *out
     if (!v) return false;
     for (uint32_t i = 0; i < n->n; i++)
         if (!qn_tpl_eval(r, n->list[i], &v[i])) return false;
-    *out = (qn_tpl_value){.kind = n->kind == QN_TN_LIST ? QN_TV_LIST : QN_TV_TUPLE, .list = {.n = n->n, .v = v}};
+    *out =
+        (qn_tpl_value){.kind = n->kind == QN_TN_LIST ? QN_TV_LIST : QN_TV_TUPLE, .list = {.n = n->n, .v = v}};
     return true;
 }
 
@@ -357,7 +397,8 @@ static bool eval_concat(qn_tpl_render *r, const qn_tpl_node *n, qn_tpl_value *ou
     qn_tpl_value v;
     qn_tpl_str s;
     for (uint32_t i = 0; i < n->n; i++)
-        if (!qn_tpl_eval(r, n->list[i], &v) || !qn_tpl_to_str(r, &v, &s) || !qn_tpl_add(r, &t, &s)) return false;
+        if (!qn_tpl_eval(r, n->list[i], &v) || !qn_tpl_to_str(r, &v, &s) || !qn_tpl_add(r, &t, &s))
+            return false;
     *out = QN_TV_OF_STR(qn_tpl_done(&t));
     return true;
 }
@@ -438,7 +479,8 @@ static bool eval_one(qn_tpl_render *r, const qn_tpl_node *n, qn_tpl_value *out)
     case QN_TN_TUPLE: return eval_items(r, n, out);
     case QN_TN_DICT: return eval_dict(r, n, out);
     case QN_TN_ATTR: return qn_tpl_eval(r, n->a, &a) && qn_tpl_get_attr(r, &a, n->name, strlen(n->name), out);
-    case QN_TN_ITEM: return qn_tpl_eval(r, n->a, &a) && qn_tpl_eval(r, n->b, &b) && qn_tpl_get_item(r, &a, &b, out);
+    case QN_TN_ITEM:
+        return qn_tpl_eval(r, n->a, &a) && qn_tpl_eval(r, n->b, &b) && qn_tpl_get_item(r, &a, &b, out);
     case QN_TN_SLICE: return eval_slice(r, n, out);
     case QN_TN_CALL: return eval_call(r, n, out);
     case QN_TN_FILTER: return eval_filter(r, n, out);
@@ -449,7 +491,8 @@ static bool eval_one(qn_tpl_render *r, const qn_tpl_node *n, qn_tpl_value *out)
         return true;
     case QN_TN_NEG:
     case QN_TN_POS: return eval_sign(r, n, out);
-    case QN_TN_BINARY: return qn_tpl_eval(r, n->a, &a) && qn_tpl_eval(r, n->b, &b) && qn_tpl_binary(r, n->op, &a, &b, out);
+    case QN_TN_BINARY:
+        return qn_tpl_eval(r, n->a, &a) && qn_tpl_eval(r, n->b, &b) && qn_tpl_binary(r, n->op, &a, &b, out);
     case QN_TN_CONCAT: return eval_concat(r, n, out);
     case QN_TN_COMPARE: return eval_compare(r, n, out);
     case QN_TN_AND:
@@ -460,7 +503,9 @@ static bool eval_one(qn_tpl_render *r, const qn_tpl_node *n, qn_tpl_value *out)
         if (!qn_tpl_eval(r, n->a, &a)) return false;
         if (qn_tpl_truth(&a)) return qn_tpl_eval(r, n->b, out);
         if (n->c) return qn_tpl_eval(r, n->c, out);
-        *out = qn_tpl_undefined(r, "the inline if-expression on line %u evaluated to false and no else section was defined", n->line);
+        *out = qn_tpl_undefined(
+            r, "the inline if-expression on line %u evaluated to false and no else section was defined",
+            n->line);
         return true;
     default: return qn_tpl_fail(r, "not an expression");
     }
@@ -471,7 +516,8 @@ bool qn_tpl_eval(qn_tpl_render *r, const qn_tpl_node *n, qn_tpl_value *out)
     r->line = n->line;
     if (!qn_tpl_step(r, 1)) return false;
     if (r->depth >= QN_TPL_MAX_DEPTH)
-        return qn_tpl_fail_limit(r, QN_TOO_LARGE, "evaluation is nested deeper than the limit of %d", QN_TPL_MAX_DEPTH);
+        return qn_tpl_fail_limit(r, QN_TOO_LARGE, "evaluation is nested deeper than the limit of %d",
+                                 QN_TPL_MAX_DEPTH);
     r->depth++;
     bool ok = eval_one(r, n, out);
     r->depth--;

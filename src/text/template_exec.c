@@ -1,7 +1,8 @@
 /* template_exec.c - runs the statements of a template: scopes, loops, macros, and the render itself.
  *
- * Scopes are as Jinja has them: a for body, a macro, a `with`, a `set` block open one; `if` does not. Assignments
- * go to the innermost scope, so a loop cannot change what is outside it but through a namespace. */
+ * Scopes are as Jinja has them: a for body, a macro, a `with`, a `set` block open one; `if` does not.
+ * Assignments go to the innermost scope, so a loop cannot change what is outside it but through a namespace.
+ */
 #include <string.h>
 
 #include "text/template_int.h"
@@ -30,12 +31,16 @@ bool qn_tpl_fail(qn_tpl_render *r, const char *fmt, ...)
     return qn_tpl_fail_limit(r, QN_INVALID, "%s", what);
 }
 
-bool qn_tpl_fail_undefined(qn_tpl_render *r, const qn_tpl_value *v) { return qn_tpl_fail(r, "%.*s", (int)v->s.n, v->s.p); }
+bool qn_tpl_fail_undefined(qn_tpl_render *r, const qn_tpl_value *v)
+{
+    return qn_tpl_fail(r, "%.*s", (int)v->s.n, v->s.p);
+}
 
 bool qn_tpl_step(qn_tpl_render *r, uint64_t n)
 {
     if (n <= QN_TPL_MAX_STEPS - r->steps) return r->steps += n, true;
-    return qn_tpl_fail_limit(r, QN_TOO_LARGE, "it takes more than the limit of %llu steps", (unsigned long long)QN_TPL_MAX_STEPS);
+    return qn_tpl_fail_limit(r, QN_TOO_LARGE, "it takes more than the limit of %llu steps",
+                             (unsigned long long)QN_TPL_MAX_STEPS);
 }
 
 qn_tpl_scope *qn_tpl_push_scope(qn_tpl_render *r, qn_tpl_scope *up)
@@ -67,7 +72,8 @@ static bool assign(qn_tpl_render *r, qn_tpl_scope *s, const qn_tpl_node *target,
     if (target->kind == QN_TN_ATTR) {
         qn_tpl_value ns;
         if (!qn_tpl_eval(r, target->a, &ns)) return false;
-        if (ns.kind != QN_TV_NAMESPACE) return qn_tpl_fail(r, "cannot assign attribute on non-namespace object");
+        if (ns.kind != QN_TV_NAMESPACE)
+            return qn_tpl_fail(r, "cannot assign attribute on non-namespace object");
         qn_tpl_dict *d = ns.dict;
         for (size_t i = 0; i < d->n; i++)
             if (qn_tpl_str_is(&d->k[i].s, target->name)) return d->v[i] = *v, true;
@@ -84,7 +90,8 @@ static bool assign(qn_tpl_render *r, qn_tpl_scope *s, const qn_tpl_node *target,
     }
     qn_tpl_list l;
     if (!qn_tpl_iterate(r, v, &l)) return false;
-    if (l.n < target->n) return qn_tpl_fail(r, "not enough values to unpack (expected %u, got %zu)", target->n, l.n);
+    if (l.n < target->n)
+        return qn_tpl_fail(r, "not enough values to unpack (expected %u, got %zu)", target->n, l.n);
     if (l.n > target->n) return qn_tpl_fail(r, "too many values to unpack (expected %u)", target->n);
     for (uint32_t i = 0; i < target->n; i++)
         if (!assign(r, s, target->list[i], &l.v[i])) return false;
@@ -125,7 +132,8 @@ static bool filter_items(qn_tpl_render *r, const qn_tpl_node *n, qn_tpl_list *it
     return ok;
 }
 
-static bool run_loop(qn_tpl_render *r, const qn_tpl_node *n, const qn_tpl_value *over, qn_tpl_scope *around, uint32_t depth0, int *flow)
+static bool run_loop(qn_tpl_render *r, const qn_tpl_node *n, const qn_tpl_value *over, qn_tpl_scope *around,
+                     uint32_t depth0, int *flow)
 {
     qn_tpl_loop *loop = qn_tpl_alloc(r, 1, sizeof *loop);
     qn_tpl_list items;
@@ -138,11 +146,14 @@ static bool run_loop(qn_tpl_render *r, const qn_tpl_node *n, const qn_tpl_value 
     bool ok = true;
     qn_tpl_scope *s = NULL;
     for (; ok && loop->at < items.n; loop->at++) {
-        if (!s || s->captured) s = qn_tpl_push_scope(r, around);
-        else s->n = 0; /* the next round's variables take the place of this one's, or long loops would fill the arena */
+        if (!s || s->captured)
+            s = qn_tpl_push_scope(r, around);
+        else
+            s->n = 0; /* the next round's variables take the place of this one's, or long loops would fill the
+                         arena */
         r->scope = s;
-        ok = s && qn_tpl_step(r, 1) && (!loop_name || qn_tpl_set_var(r, s, loop_name, &lv)) && assign(r, s, n->a, &items.v[loop->at]) &&
-             qn_tpl_exec(r, n->list[0], flow);
+        ok = s && qn_tpl_step(r, 1) && (!loop_name || qn_tpl_set_var(r, s, loop_name, &lv)) &&
+             assign(r, s, n->a, &items.v[loop->at]) && qn_tpl_exec(r, n->list[0], flow);
         int f = *flow;
         *flow = GO_ON;
         if (f == BREAK) break;
@@ -167,23 +178,36 @@ bool qn_tpl_call_loop(qn_tpl_render *r, const qn_tpl_loop *loop, const qn_tpl_va
     return ok;
 }
 
-bool qn_tpl_loop_attr(qn_tpl_render *r, const qn_tpl_loop *loop, const char *name, size_t n, qn_tpl_value *out, bool *found)
+bool qn_tpl_loop_attr(qn_tpl_render *r, const qn_tpl_loop *loop, const char *name, size_t n,
+                      qn_tpl_value *out, bool *found)
 {
     qn_tpl_str s = {.p = name, .n = n};
     int64_t at = (int64_t)loop->at, left = (int64_t)(loop->items.n - loop->at);
     *found = true;
-    if (qn_tpl_str_is(&s, "index")) *out = QN_TV_OF_INT(at + 1);
-    else if (qn_tpl_str_is(&s, "index0")) *out = QN_TV_OF_INT(at);
-    else if (qn_tpl_str_is(&s, "revindex")) *out = QN_TV_OF_INT(left);
-    else if (qn_tpl_str_is(&s, "revindex0")) *out = QN_TV_OF_INT(left - 1);
-    else if (qn_tpl_str_is(&s, "first")) *out = QN_TV_OF_BOOL(at == 0);
-    else if (qn_tpl_str_is(&s, "last")) *out = QN_TV_OF_BOOL(left <= 1);
-    else if (qn_tpl_str_is(&s, "length")) *out = QN_TV_OF_INT((int64_t)loop->items.n);
-    else if (qn_tpl_str_is(&s, "depth")) *out = QN_TV_OF_INT(loop->depth0 + 1);
-    else if (qn_tpl_str_is(&s, "depth0")) *out = QN_TV_OF_INT(loop->depth0);
-    else if (qn_tpl_str_is(&s, "previtem")) *out = at > 0 ? loop->items.v[at - 1] : qn_tpl_undefined(r, "there is no previous item");
-    else if (qn_tpl_str_is(&s, "nextitem")) *out = left > 1 ? loop->items.v[at + 1] : qn_tpl_undefined(r, "there is no next item");
-    else *found = false;
+    if (qn_tpl_str_is(&s, "index"))
+        *out = QN_TV_OF_INT(at + 1);
+    else if (qn_tpl_str_is(&s, "index0"))
+        *out = QN_TV_OF_INT(at);
+    else if (qn_tpl_str_is(&s, "revindex"))
+        *out = QN_TV_OF_INT(left);
+    else if (qn_tpl_str_is(&s, "revindex0"))
+        *out = QN_TV_OF_INT(left - 1);
+    else if (qn_tpl_str_is(&s, "first"))
+        *out = QN_TV_OF_BOOL(at == 0);
+    else if (qn_tpl_str_is(&s, "last"))
+        *out = QN_TV_OF_BOOL(left <= 1);
+    else if (qn_tpl_str_is(&s, "length"))
+        *out = QN_TV_OF_INT((int64_t)loop->items.n);
+    else if (qn_tpl_str_is(&s, "depth"))
+        *out = QN_TV_OF_INT(loop->depth0 + 1);
+    else if (qn_tpl_str_is(&s, "depth0"))
+        *out = QN_TV_OF_INT(loop->depth0);
+    else if (qn_tpl_str_is(&s, "previtem"))
+        *out = at > 0 ? loop->items.v[at - 1] : qn_tpl_undefined(r, "there is no previous item");
+    else if (qn_tpl_str_is(&s, "nextitem"))
+        *out = left > 1 ? loop->items.v[at + 1] : qn_tpl_undefined(r, "there is no next item");
+    else
+        *found = false;
     return true;
 }
 
@@ -241,13 +265,17 @@ bool qn_tpl_call_macro(qn_tpl_render *r, const qn_tpl_macro *m, const qn_tpl_arg
     size_t extra = args->n > n_params ? args->n - n_params : 0;
     if (def->flag) {
         qn_tpl_value v = {.kind = QN_TV_TUPLE, .list = {.n = extra, .v = args->v + args->n - extra}}, kw;
-        const char *varargs = qn_tpl_find_name(r->t, "varargs", 7), *kwargs = qn_tpl_find_name(r->t, "kwargs", 6);
+        const char *varargs = qn_tpl_find_name(r->t, "varargs", 7),
+                   *kwargs = qn_tpl_find_name(r->t, "kwargs", 6);
         if (varargs && !qn_tpl_set_var(r, s, varargs, &v)) return false;
-        if (kwargs && (!rest_of_named(r, args, used, &kw) || !qn_tpl_set_var(r, s, kwargs, &kw))) return false;
+        if (kwargs && (!rest_of_named(r, args, used, &kw) || !qn_tpl_set_var(r, s, kwargs, &kw)))
+            return false;
     } else {
-        if (extra) return qn_tpl_fail(r, "macro '%s' takes not more than %zu argument(s)", def->name, n_params);
+        if (extra)
+            return qn_tpl_fail(r, "macro '%s' takes not more than %zu argument(s)", def->name, n_params);
         for (size_t k = 0; k < args->n_named; k++)
-            if (!used[k]) return qn_tpl_fail(r, "macro '%s' takes no keyword argument '%s'", def->name, args->names[k]);
+            if (!used[k])
+                return qn_tpl_fail(r, "macro '%s' takes no keyword argument '%s'", def->name, args->names[k]);
     }
     return capture(r, def->b, s, out);
 }
@@ -274,13 +302,18 @@ static bool exec_call_block(qn_tpl_render *r, const qn_tpl_node *n)
     for (uint32_t i = call->n_args; i < call->n; i++) names[i - call->n_args] = call->names[i - call->n_args];
     names[call->n - call->n_args] = n->b->name;
     if (!define_macro(r, n->b, &v[call->n])) return false;
-    qn_tpl_args args = {.n = call->n_args, .n_named = call->n - call->n_args + 1, .v = v, .names = names, .named = v + call->n_args};
+    qn_tpl_args args = {.n = call->n_args,
+                        .n_named = call->n - call->n_args + 1,
+                        .v = v,
+                        .names = names,
+                        .named = v + call->n_args};
     qn_tpl_str s;
     return qn_tpl_call(r, &f, &args, &out) && qn_tpl_to_str(r, &out, &s) && qn_tpl_add(r, r->out, &s);
 }
 
 /* A body captured and put through filters; the result is text. */
-static bool filtered_body(qn_tpl_render *r, const qn_tpl_node *body, const qn_tpl_node *filters, qn_tpl_value *out)
+static bool filtered_body(qn_tpl_render *r, const qn_tpl_node *body, const qn_tpl_node *filters,
+                          qn_tpl_value *out)
 {
     qn_tpl_value outer = r->block_value;
     if (!capture(r, body, qn_tpl_push_scope(r, r->scope), out)) return false;
@@ -314,7 +347,8 @@ static bool exec_one(qn_tpl_render *r, const qn_tpl_node *n, int *flow)
             if (!qn_tpl_exec(r, n->list[i], flow)) return false;
         return true;
     case QN_TN_TEXT: return qn_tpl_add(r, r->out, &n->value.s);
-    case QN_TN_PRINT: return qn_tpl_eval(r, n->a, &v) && qn_tpl_to_str(r, &v, &s) && qn_tpl_add(r, r->out, &s);
+    case QN_TN_PRINT:
+        return qn_tpl_eval(r, n->a, &v) && qn_tpl_to_str(r, &v, &s) && qn_tpl_add(r, r->out, &s);
     case QN_TN_IF:
         for (uint32_t i = 0; i + 1 < n->n; i += 2) {
             if (n->list[i] && !qn_tpl_eval(r, n->list[i], &v)) return false;
@@ -324,7 +358,8 @@ static bool exec_one(qn_tpl_render *r, const qn_tpl_node *n, int *flow)
     case QN_TN_FOR: return qn_tpl_eval(r, n->b, &v) && run_loop(r, n, &v, r->scope, 0, flow);
     case QN_TN_SET: return qn_tpl_eval(r, n->b, &v) && assign(r, r->scope, n->a, &v);
     case QN_TN_SET_BLOCK: return filtered_body(r, n->b, n->c, &v) && assign(r, r->scope, n->a, &v);
-    case QN_TN_FILTER_BLOCK: return filtered_body(r, n->b, n->a, &v) && qn_tpl_to_str(r, &v, &s) && qn_tpl_add(r, r->out, &s);
+    case QN_TN_FILTER_BLOCK:
+        return filtered_body(r, n->b, n->a, &v) && qn_tpl_to_str(r, &v, &s) && qn_tpl_add(r, r->out, &s);
     case QN_TN_MACRO: return define_macro(r, n, &v) && qn_tpl_set_var(r, r->scope, n->name, &v);
     case QN_TN_CALL_BLOCK: return exec_call_block(r, n);
     case QN_TN_WITH:
@@ -337,11 +372,14 @@ static bool exec_one(qn_tpl_render *r, const qn_tpl_node *n, int *flow)
 
 bool qn_tpl_exec(qn_tpl_render *r, const qn_tpl_node *n, int *flow)
 {
-    if (n->kind != QN_TN_SEQUENCE) r->line = n->line;
-    else *flow = GO_ON;
+    if (n->kind != QN_TN_SEQUENCE)
+        r->line = n->line;
+    else
+        *flow = GO_ON;
     if (!qn_tpl_step(r, 1)) return false;
     if (r->depth >= QN_TPL_MAX_DEPTH)
-        return qn_tpl_fail_limit(r, QN_TOO_LARGE, "evaluation is nested deeper than the limit of %d", QN_TPL_MAX_DEPTH);
+        return qn_tpl_fail_limit(r, QN_TOO_LARGE, "evaluation is nested deeper than the limit of %d",
+                                 QN_TPL_MAX_DEPTH);
     r->depth++;
     bool ok = exec_one(r, n, flow);
     r->depth--;
@@ -354,8 +392,11 @@ static bool fill_globals(qn_tpl_render *r, const json_t *vars)
     static const struct {
         const char *name;
         qn_tpl_fn fn;
-    } functions[] = {{"raise_exception", QN_TF_RAISE}, {"strftime_now", QN_TF_STRFTIME}, {"range", QN_TF_RANGE},
-                     {"namespace", QN_TF_NAMESPACE},   {"dict", QN_TF_DICT}};
+    } functions[] = {{"raise_exception", QN_TF_RAISE},
+                     {"strftime_now", QN_TF_STRFTIME},
+                     {"range", QN_TF_RANGE},
+                     {"namespace", QN_TF_NAMESPACE},
+                     {"dict", QN_TF_DICT}};
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
         const char *name = qn_tpl_find_name(r->t, functions[i].name, strlen(functions[i].name));
         qn_tpl_value v = {.kind = QN_TV_FUNCTION, .i = functions[i].fn};
@@ -370,16 +411,20 @@ static bool fill_globals(qn_tpl_render *r, const json_t *vars)
     return true;
 }
 
-qn_status qn_template_render(const qn_template *t, const json_t *vars, const struct tm *now, qn_buf *text, qn_buf *origin, qn_error *err)
+qn_status qn_template_render(const qn_template *t, const json_t *vars, const struct tm *now, qn_buf *text,
+                             qn_buf *origin, qn_error *err)
 {
     qn_tpl_text out = {0};
-    qn_tpl_render r = {.t = t, .now = now, .err = err, .out = &out, .line = 1, .arena = {.max_bytes = QN_TPL_MAX_VALUES}};
+    qn_tpl_render r = {
+        .t = t, .now = now, .err = err, .out = &out, .line = 1, .arena = {.max_bytes = QN_TPL_MAX_VALUES}};
     int flow = GO_ON;
     qn_buf_reset(text);
     qn_buf_reset(origin);
-    if (!json_is_object(vars)) return qn_fail(err, QN_INVALID, "the variables of a chat template must be a JSON object");
+    if (!json_is_object(vars))
+        return qn_fail(err, QN_INVALID, "the variables of a chat template must be a JSON object");
     r.scope = qn_tpl_push_scope(&r, NULL);
-    if (r.scope && fill_globals(&r, vars) && (r.scope = qn_tpl_push_scope(&r, r.scope)) && qn_tpl_exec(&r, t->root, &flow)) {
+    if (r.scope && fill_globals(&r, vars) && (r.scope = qn_tpl_push_scope(&r, r.scope)) &&
+        qn_tpl_exec(&r, t->root, &flow)) {
         qn_buf_add(text, out.p, out.n);
         qn_buf_add(origin, out.o, out.n);
         r.st = qn_buf_status(text, "the rendered prompt", err);

@@ -1,4 +1,5 @@
-/* template_expr.c - the expressions of a template, in the order of binding: if-else, or, and, not, comparisons,
+/* template_expr.c - the expressions of a template, in the order of binding: if-else, or, and, not,
+ * comparisons,
  * + -, ~, * / // %, **, signs, then calls, attributes, subscripts, filters and tests. */
 #include <errno.h>
 #include <stdlib.h>
@@ -6,7 +7,10 @@
 
 #include "text/template_int.h"
 
-static uint32_t line_of(const qn_tpl_parser *p) { return p->tok[p->at].line; }
+static uint32_t line_of(const qn_tpl_parser *p)
+{
+    return p->tok[p->at].line;
+}
 
 static qn_tpl_node *two(qn_tpl_parser *p, qn_tpl_node_kind kind, char op, qn_tpl_node *a, qn_tpl_node *b)
 {
@@ -45,10 +49,15 @@ static qn_tpl_node *parse_number(qn_tpl_parser *p, const qn_tpl_token *t)
         if (*end) return qn_tpl_parse_fail(p, t->line, "not a number: %s", s);
         return constant(p, t->line, (qn_tpl_value){.kind = QN_TV_FLOAT, .f = f});
     }
-    int base = n > 1 && s[0] == '0' ? ((s[1] | 32) == 'x' ? 16 : (s[1] | 32) == 'o' ? 8 : (s[1] | 32) == 'b' ? 2 : 10) : 10;
+    int base = n > 1 && s[0] == '0' ? ((s[1] | 32) == 'x'   ? 16
+                                       : (s[1] | 32) == 'o' ? 8
+                                       : (s[1] | 32) == 'b' ? 2
+                                                            : 10)
+                                    : 10;
     const char *from = base == 10 ? s : s + 2;
     long long v = strtoll(from, &end, base);
-    if (*end || !*from || *from == '-' || *from == '+') return qn_tpl_parse_fail(p, t->line, "not a number: %s", s);
+    if (*end || !*from || *from == '-' || *from == '+')
+        return qn_tpl_parse_fail(p, t->line, "not a number: %s", s);
     if (errno) return qn_tpl_parse_fail(p, t->line, "a number of more than 64 bits: %s", s);
     return constant(p, t->line, QN_TV_OF_INT(v));
 }
@@ -81,7 +90,9 @@ static qn_tpl_node *parse_list(qn_tpl_parser *p, qn_tpl_node_kind kind, char end
         qn_tpl_node *e = qn_tpl_parse_expression(p, true);
         if (!e || !qn_tpl_push_node(p, n, &cap, e)) return NULL;
         if (kind != QN_TN_DICT) continue;
-        if (!qn_tpl_expect_op(p, ':') || !(e = qn_tpl_parse_expression(p, true)) || !qn_tpl_push_node(p, n, &cap, e)) return NULL;
+        if (!qn_tpl_expect_op(p, ':') || !(e = qn_tpl_parse_expression(p, true)) ||
+            !qn_tpl_push_node(p, n, &cap, e))
+            return NULL;
     }
     return n && qn_tpl_expect_op(p, end) ? n : NULL;
 }
@@ -91,15 +102,19 @@ static qn_tpl_node *parse_name(qn_tpl_parser *p)
     static const struct {
         const char *name;
         qn_tpl_value v;
-    } words[] = {{"true", {.kind = QN_TV_BOOL, .b = true}},   {"True", {.kind = QN_TV_BOOL, .b = true}},
-                 {"false", {.kind = QN_TV_BOOL}},             {"False", {.kind = QN_TV_BOOL}},
-                 {"none", {.kind = QN_TV_NONE}},              {"None", {.kind = QN_TV_NONE}}};
+    } words[] = {{"true", {.kind = QN_TV_BOOL, .b = true}},
+                 {"True", {.kind = QN_TV_BOOL, .b = true}},
+                 {"false", {.kind = QN_TV_BOOL}},
+                 {"False", {.kind = QN_TV_BOOL}},
+                 {"none", {.kind = QN_TV_NONE}},
+                 {"None", {.kind = QN_TV_NONE}}};
     static const char *const reserved[] = {"and", "or", "not", "if", "else", "elif", "in", "is"};
     uint32_t line = line_of(p);
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (qn_tpl_at_name(p, words[i].name)) return p->at++, constant(p, line, words[i].v);
     for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
-        if (qn_tpl_at_name(p, reserved[i])) return qn_tpl_parse_fail(p, line, "'%s' is not expected here", reserved[i]);
+        if (qn_tpl_at_name(p, reserved[i]))
+            return qn_tpl_parse_fail(p, line, "'%s' is not expected here", reserved[i]);
     qn_tpl_node *n = qn_tpl_new_node(p, QN_TN_NAME, line);
     if (!n || !(n->name = qn_tpl_expect_name(p))) return NULL;
     if (p->macro && (!strcmp(n->name, "varargs") || !strcmp(n->name, "kwargs"))) p->macro->flag = true;
@@ -229,7 +244,8 @@ qn_tpl_node *qn_tpl_parse_postfix(qn_tpl_parser *p, qn_tpl_node *n)
 static const char *dotted_name(qn_tpl_parser *p)
 {
     const char *name = qn_tpl_expect_name(p);
-    if (name && qn_tpl_at_op(p, '.')) return qn_tpl_parse_fail(p, line_of(p), "a filter or test with a dot in its name"), NULL;
+    if (name && qn_tpl_at_op(p, '.'))
+        return qn_tpl_parse_fail(p, line_of(p), "a filter or test with a dot in its name"), NULL;
     return name;
 }
 
@@ -253,10 +269,11 @@ static qn_tpl_node *parse_test(qn_tpl_parser *p, qn_tpl_node *in)
     n->test = qn_tpl_find_test(n->name, strlen(n->name));
     if (qn_tpl_at_op(p, '(')) return qn_tpl_parse_call_args(p, n) ? n : NULL;
     const qn_tpl_token *t = &p->tok[p->at];
-    bool more = t->kind == QN_TT_NAME || t->kind == QN_TT_STRING || t->kind == QN_TT_INT || t->kind == QN_TT_FLOAT ||
-                qn_tpl_at_op(p, '[') || qn_tpl_at_op(p, '{');
-    if (!more || qn_tpl_at_name(p, "else") || qn_tpl_at_name(p, "or") || qn_tpl_at_name(p, "and") || qn_tpl_at_name(p, "if") ||
-        qn_tpl_at_name(p, "in") || qn_tpl_at_name(p, "not") || qn_tpl_at_name(p, "recursive"))
+    bool more = t->kind == QN_TT_NAME || t->kind == QN_TT_STRING || t->kind == QN_TT_INT ||
+                t->kind == QN_TT_FLOAT || qn_tpl_at_op(p, '[') || qn_tpl_at_op(p, '{');
+    if (!more || qn_tpl_at_name(p, "else") || qn_tpl_at_name(p, "or") || qn_tpl_at_name(p, "and") ||
+        qn_tpl_at_name(p, "if") || qn_tpl_at_name(p, "in") || qn_tpl_at_name(p, "not") ||
+        qn_tpl_at_name(p, "recursive"))
         return n;
     if (qn_tpl_at_name(p, "is")) return qn_tpl_parse_fail(p, t->line, "tests cannot be chained with 'is'");
     qn_tpl_node *arg = parse_primary(p);
@@ -321,9 +338,18 @@ static qn_tpl_node *parse_level(qn_tpl_parser *p, const char *ops, qn_tpl_node *
     return n;
 }
 
-static qn_tpl_node *parse_operand(qn_tpl_parser *p) { return parse_unary(p, true); }
-static qn_tpl_node *parse_power(qn_tpl_parser *p) { return parse_level(p, "P", parse_operand); }
-static qn_tpl_node *parse_product(qn_tpl_parser *p) { return parse_level(p, "*/F%", parse_power); }
+static qn_tpl_node *parse_operand(qn_tpl_parser *p)
+{
+    return parse_unary(p, true);
+}
+static qn_tpl_node *parse_power(qn_tpl_parser *p)
+{
+    return parse_level(p, "P", parse_operand);
+}
+static qn_tpl_node *parse_product(qn_tpl_parser *p)
+{
+    return parse_level(p, "*/F%", parse_power);
+}
 
 static qn_tpl_node *parse_concat(qn_tpl_parser *p)
 {
@@ -331,14 +357,19 @@ static qn_tpl_node *parse_concat(qn_tpl_parser *p)
     qn_tpl_node *n = parse_product(p), *row = NULL;
     while (n && qn_tpl_at_op(p, '~')) {
         p->at++;
-        if (!row && (!(row = qn_tpl_new_node(p, QN_TN_CONCAT, n->line)) || !qn_tpl_push_node(p, row, &cap, n))) return NULL;
+        if (!row &&
+            (!(row = qn_tpl_new_node(p, QN_TN_CONCAT, n->line)) || !qn_tpl_push_node(p, row, &cap, n)))
+            return NULL;
         n = parse_product(p);
         if (!n || !qn_tpl_push_node(p, row, &cap, n)) return NULL;
     }
     return n && row ? row : n;
 }
 
-static qn_tpl_node *parse_sum(qn_tpl_parser *p) { return parse_level(p, "+-", parse_concat); }
+static qn_tpl_node *parse_sum(qn_tpl_parser *p)
+{
+    return parse_level(p, "+-", parse_concat);
+}
 
 static qn_tpl_node *parse_compare(qn_tpl_parser *p)
 {
@@ -349,12 +380,16 @@ static qn_tpl_node *parse_compare(qn_tpl_parser *p)
     while (n) {
         const qn_tpl_token *t = &p->tok[p->at];
         char op = 0;
-        if (t->kind == QN_TT_OP && strchr("ENLG<>", t->op)) op = t->op, p->at++;
-        else if (qn_tpl_at_name(p, "in")) op = QN_OP_IN, p->at++;
-        else if (qn_tpl_at_name(p, "not") && p->tok[p->at + 1].kind == QN_TT_NAME && p->tok[p->at + 1].n == 2 &&
-                 !memcmp(p->tok[p->at + 1].p, "in", 2)) op = QN_OP_NOT_IN, p->at += 2;
+        if (t->kind == QN_TT_OP && strchr("ENLG<>", t->op))
+            op = t->op, p->at++;
+        else if (qn_tpl_at_name(p, "in"))
+            op = QN_OP_IN, p->at++;
+        else if (qn_tpl_at_name(p, "not") && p->tok[p->at + 1].kind == QN_TT_NAME &&
+                 p->tok[p->at + 1].n == 2 && !memcmp(p->tok[p->at + 1].p, "in", 2))
+            op = QN_OP_NOT_IN, p->at += 2;
         if (!op) break;
-        if (n_ops == QN_TPL_MAX_NESTING) return qn_tpl_parse_fail(p, t->line, "more than %d comparisons in a row", QN_TPL_MAX_NESTING);
+        if (n_ops == QN_TPL_MAX_NESTING)
+            return qn_tpl_parse_fail(p, t->line, "more than %d comparisons in a row", QN_TPL_MAX_NESTING);
         if (!row) {
             if (!(row = qn_tpl_new_node(p, QN_TN_COMPARE, n->line))) return NULL;
             row->a = n;
@@ -379,7 +414,8 @@ static qn_tpl_node *parse_not(qn_tpl_parser *p)
     return n->a ? n : NULL;
 }
 
-static qn_tpl_node *parse_words(qn_tpl_parser *p, const char *word, qn_tpl_node_kind kind, qn_tpl_node *(*next)(qn_tpl_parser *))
+static qn_tpl_node *parse_words(qn_tpl_parser *p, const char *word, qn_tpl_node_kind kind,
+                                qn_tpl_node *(*next)(qn_tpl_parser *))
 {
     uint32_t length = 0;
     qn_tpl_node *n = next(p);
@@ -390,8 +426,14 @@ static qn_tpl_node *parse_words(qn_tpl_parser *p, const char *word, qn_tpl_node_
     return n;
 }
 
-static qn_tpl_node *parse_and(qn_tpl_parser *p) { return parse_words(p, "and", QN_TN_AND, parse_not); }
-static qn_tpl_node *parse_or(qn_tpl_parser *p) { return parse_words(p, "or", QN_TN_OR, parse_and); }
+static qn_tpl_node *parse_and(qn_tpl_parser *p)
+{
+    return parse_words(p, "and", QN_TN_AND, parse_not);
+}
+static qn_tpl_node *parse_or(qn_tpl_parser *p)
+{
+    return parse_words(p, "or", QN_TN_OR, parse_and);
+}
 
 qn_tpl_node *qn_tpl_parse_expression(qn_tpl_parser *p, bool with_condition)
 {
@@ -418,7 +460,9 @@ qn_tpl_node *qn_tpl_parse_tuple(qn_tpl_parser *p, bool with_condition)
     qn_tpl_node *n = qn_tpl_parse_expression(p, with_condition), *tuple = NULL;
     while (n && qn_tpl_at_op(p, ',')) {
         p->at++;
-        if (!tuple && (!(tuple = qn_tpl_new_node(p, QN_TN_TUPLE, n->line)) || !qn_tpl_push_node(p, tuple, &cap, n))) return NULL;
+        if (!tuple &&
+            (!(tuple = qn_tpl_new_node(p, QN_TN_TUPLE, n->line)) || !qn_tpl_push_node(p, tuple, &cap, n)))
+            return NULL;
         const qn_tpl_token *t = &p->tok[p->at];
         if (t->kind == QN_TT_VAR_END || t->kind == QN_TT_BLOCK_END || qn_tpl_at_op(p, ')')) break; /* (a,) */
         n = qn_tpl_parse_expression(p, with_condition);
@@ -439,8 +483,8 @@ static qn_tpl_node *parse_one_target(qn_tpl_parser *p, bool with_namespace)
     }
     qn_tpl_node *n = qn_tpl_new_node(p, QN_TN_NAME, line_of(p));
     if (!n || !(n->name = qn_tpl_expect_name(p))) return NULL;
-    if (!strcmp(n->name, "true") || !strcmp(n->name, "false") || !strcmp(n->name, "none") || !strcmp(n->name, "True") ||
-        !strcmp(n->name, "False") || !strcmp(n->name, "None"))
+    if (!strcmp(n->name, "true") || !strcmp(n->name, "false") || !strcmp(n->name, "none") ||
+        !strcmp(n->name, "True") || !strcmp(n->name, "False") || !strcmp(n->name, "None"))
         return qn_tpl_parse_fail(p, n->line, "cannot assign to '%s'", n->name);
     if (!with_namespace || !qn_tpl_at_op(p, '.')) return n;
     qn_tpl_node *a = qn_tpl_new_node(p, QN_TN_ATTR, n->line);
@@ -456,7 +500,9 @@ qn_tpl_node *qn_tpl_parse_target(qn_tpl_parser *p, bool with_namespace)
     qn_tpl_node *n = parse_one_target(p, with_namespace), *tuple = NULL;
     while (n && qn_tpl_at_op(p, ',')) {
         p->at++;
-        if (!tuple && (!(tuple = qn_tpl_new_node(p, QN_TN_TUPLE, n->line)) || !qn_tpl_push_node(p, tuple, &cap, n))) return NULL;
+        if (!tuple &&
+            (!(tuple = qn_tpl_new_node(p, QN_TN_TUPLE, n->line)) || !qn_tpl_push_node(p, tuple, &cap, n)))
+            return NULL;
         if (p->tok[p->at].kind != QN_TT_NAME && !qn_tpl_at_op(p, '(')) break;
         n = parse_one_target(p, with_namespace);
         if (!n || !qn_tpl_push_node(p, tuple, &cap, n)) return NULL;

@@ -6,7 +6,8 @@
 
 #include "text/template_int.h"
 
-#define FILTER(name) static bool name(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_args *a, qn_tpl_value *out)
+#define FILTER(name)                                                                                         \
+    static bool name(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_args *a, qn_tpl_value *out)
 
 static bool text_of(qn_tpl_render *r, const qn_tpl_value *v, qn_tpl_value *out)
 {
@@ -14,25 +15,50 @@ static bool text_of(qn_tpl_render *r, const qn_tpl_value *v, qn_tpl_value *out)
     return qn_tpl_to_str(r, v, &out->s);
 }
 
-static bool through_method(qn_tpl_render *r, const qn_tpl_value *v, const char *name, const qn_tpl_args *a, qn_tpl_value *out)
+static bool through_method(qn_tpl_render *r, const qn_tpl_value *v, const char *name, const qn_tpl_args *a,
+                           qn_tpl_value *out)
 {
     qn_tpl_method m = {.name = name};
     return text_of(r, v, &m.self) && qn_tpl_call_method(r, &m, a, out);
 }
 
-FILTER(f_string) { (void)a; return text_of(r, v, out); }
-FILTER(f_trim) { return through_method(r, v, "strip", a, out); }
-FILTER(f_upper) { return through_method(r, v, "upper", a, out); }
-FILTER(f_lower) { return through_method(r, v, "lower", a, out); }
-FILTER(f_capitalize) { return through_method(r, v, "capitalize", a, out); }
-FILTER(f_title) { return through_method(r, v, "title", a, out); }
-FILTER(f_safe) { (void)a; return v->kind == QN_TV_UNDEFINED ? text_of(r, v, out) : (*out = *v, true); }
+FILTER(f_string)
+{
+    (void)a;
+    return text_of(r, v, out);
+}
+FILTER(f_trim)
+{
+    return through_method(r, v, "strip", a, out);
+}
+FILTER(f_upper)
+{
+    return through_method(r, v, "upper", a, out);
+}
+FILTER(f_lower)
+{
+    return through_method(r, v, "lower", a, out);
+}
+FILTER(f_capitalize)
+{
+    return through_method(r, v, "capitalize", a, out);
+}
+FILTER(f_title)
+{
+    return through_method(r, v, "title", a, out);
+}
+FILTER(f_safe)
+{
+    (void)a;
+    return v->kind == QN_TV_UNDEFINED ? text_of(r, v, out) : (*out = *v, true);
+}
 
 FILTER(f_replace)
 {
     qn_tpl_args args = *a;
     qn_tpl_value t[3];
-    if (a->n < 2 || a->n > 3 || a->n_named) return qn_tpl_fail(r, "the filter replace takes two strings and a count");
+    if (a->n < 2 || a->n > 3 || a->n_named)
+        return qn_tpl_fail(r, "the filter replace takes two strings and a count");
     for (size_t i = 0; i < 2; i++)
         if (!text_of(r, &a->v[i], &t[i])) return false;
     if (a->n == 3) t[2] = a->v[2];
@@ -95,12 +121,14 @@ static bool spaces(qn_tpl_render *r, qn_tpl_text *t, int64_t n)
 
 FILTER(f_indent)
 {
-    const qn_tpl_value *width = qn_tpl_arg(a, 0, "width"), *first = qn_tpl_arg(a, 1, "first"), *blank = qn_tpl_arg(a, 2, "blank");
+    const qn_tpl_value *width = qn_tpl_arg(a, 0, "width"), *first = qn_tpl_arg(a, 1, "first"),
+                       *blank = qn_tpl_arg(a, 2, "blank");
     qn_tpl_text t = {0}, w = {0};
     qn_tpl_str s, ind;
     bool at_start = first && qn_tpl_truth(first), empty_too = blank && qn_tpl_truth(blank);
     if (!qn_tpl_to_str(r, v, &s)) return false;
-    if (width && width->kind == QN_TV_STR) ind = width->s;
+    if (width && width->kind == QN_TV_STR)
+        ind = width->s;
     else {
         int64_t n = width && width->kind == QN_TV_INT ? width->i : 4;
         if (n > 1000) return qn_tpl_fail(r, "an indent over the limit of 1000");
@@ -135,13 +163,15 @@ FILTER(f_center)
 
 FILTER(f_truncate)
 {
-    const qn_tpl_value *length = qn_tpl_arg(a, 0, "length"), *kill = qn_tpl_arg(a, 1, "killwords"), *end = qn_tpl_arg(a, 2, "end"),
-                       *leeway = qn_tpl_arg(a, 3, "leeway");
-    int64_t n = length && length->kind == QN_TV_INT ? length->i : 255, slack = leeway && leeway->kind == QN_TV_INT ? leeway->i : 5;
+    const qn_tpl_value *length = qn_tpl_arg(a, 0, "length"), *kill = qn_tpl_arg(a, 1, "killwords"),
+                       *end = qn_tpl_arg(a, 2, "end"), *leeway = qn_tpl_arg(a, 3, "leeway");
+    int64_t n = length && length->kind == QN_TV_INT ? length->i : 255,
+            slack = leeway && leeway->kind == QN_TV_INT ? leeway->i : 5;
     qn_tpl_value s, tail = qn_tpl_of_text("..."), cut;
     if (!text_of(r, v, &s) || (end && !text_of(r, end, &tail))) return false;
     int64_t tail_n = (int64_t)qn_tpl_chars(&tail.s);
-    if (n < tail_n || n > INT32_MAX || slack < 0 || slack > INT32_MAX) return qn_tpl_fail(r, "truncate: expected length >= %lld and leeway >= 0", (long long)tail_n);
+    if (n < tail_n || n > INT32_MAX || slack < 0 || slack > INT32_MAX)
+        return qn_tpl_fail(r, "truncate: expected length >= %lld and leeway >= 0", (long long)tail_n);
     if ((int64_t)qn_tpl_chars(&s.s) <= n + slack) return *out = s, true;
     qn_tpl_value b[3] = {QN_TV_OF_INT(0), QN_TV_OF_INT(n - tail_n), QN_TV(QN_TV_NONE)};
     if (!qn_tpl_slice(r, &s, b, &cut)) return false;
@@ -202,8 +232,10 @@ FILTER(f_float)
     double f;
     *out = d ? *d : (qn_tpl_value){.kind = QN_TV_FLOAT};
     if (v->kind == QN_TV_UNDEFINED) return d ? true : qn_tpl_fail_undefined(r, v);
-    if (qn_tpl_is_number(v)) *out = (qn_tpl_value){.kind = QN_TV_FLOAT, .f = qn_tpl_number(v)};
-    else if (v->kind == QN_TV_STR && read_number(v, &f)) *out = (qn_tpl_value){.kind = QN_TV_FLOAT, .f = f};
+    if (qn_tpl_is_number(v))
+        *out = (qn_tpl_value){.kind = QN_TV_FLOAT, .f = qn_tpl_number(v)};
+    else if (v->kind == QN_TV_STR && read_number(v, &f))
+        *out = (qn_tpl_value){.kind = QN_TV_FLOAT, .f = f};
     return true;
 }
 
@@ -211,7 +243,10 @@ FILTER(f_abs)
 {
     (void)a;
     if (v->kind == QN_TV_FLOAT) return *out = (qn_tpl_value){.kind = QN_TV_FLOAT, .f = fabs(v->f)}, true;
-    if (!qn_tpl_is_number(v)) return v->kind == QN_TV_UNDEFINED ? qn_tpl_fail_undefined(r, v) : qn_tpl_fail(r, "bad operand type for abs(): '%s'", qn_tpl_type(v));
+    if (!qn_tpl_is_number(v))
+        return v->kind == QN_TV_UNDEFINED
+                   ? qn_tpl_fail_undefined(r, v)
+                   : qn_tpl_fail(r, "bad operand type for abs(): '%s'", qn_tpl_type(v));
     qn_tpl_value zero = QN_TV_OF_INT(0);
     if (qn_tpl_int(v) < 0) return qn_tpl_binary(r, '-', &zero, v, out);
     return *out = QN_TV_OF_INT(qn_tpl_int(v)), true;
@@ -221,16 +256,23 @@ FILTER(f_round)
 {
     const qn_tpl_value *p = qn_tpl_arg(a, 0, "precision"), *m = qn_tpl_arg(a, 1, "method");
     int64_t digits = p && p->kind == QN_TV_INT ? p->i : 0;
-    if (!qn_tpl_is_number(v)) return v->kind == QN_TV_UNDEFINED ? qn_tpl_fail_undefined(r, v) : qn_tpl_fail(r, "round: a number is required, not %s", qn_tpl_type(v));
+    if (!qn_tpl_is_number(v))
+        return v->kind == QN_TV_UNDEFINED
+                   ? qn_tpl_fail_undefined(r, v)
+                   : qn_tpl_fail(r, "round: a number is required, not %s", qn_tpl_type(v));
     if (digits < -15 || digits > 15) return qn_tpl_fail(r, "round: a precision over the limit of 15");
     double scale = pow(10, (double)digits), x = qn_tpl_number(v);
     char buf[400];
-    if (m && m->kind == QN_TV_STR && qn_tpl_str_is(&m->s, "ceil")) x = ceil(x * scale) / scale;
-    else if (m && m->kind == QN_TV_STR && qn_tpl_str_is(&m->s, "floor")) x = floor(x * scale) / scale;
-    else if (digits >= 0 && isfinite(x)) { /* correctly rounded in decimal, ties to even, as Python's round() */
+    if (m && m->kind == QN_TV_STR && qn_tpl_str_is(&m->s, "ceil"))
+        x = ceil(x * scale) / scale;
+    else if (m && m->kind == QN_TV_STR && qn_tpl_str_is(&m->s, "floor"))
+        x = floor(x * scale) / scale;
+    else if (digits >= 0 &&
+             isfinite(x)) { /* correctly rounded in decimal, ties to even, as Python's round() */
         snprintf(buf, sizeof buf, "%.*f", (int)digits, x);
         x = strtod(buf, NULL);
-    } else x = nearbyint(x * scale) / scale;
+    } else
+        x = nearbyint(x * scale) / scale;
     *out = (qn_tpl_value){.kind = QN_TV_FLOAT, .f = x};
     return true;
 }
@@ -240,11 +282,31 @@ qn_tpl_filter_fn qn_tpl_find_filter(const char *name, size_t n)
     static const struct {
         const char *name;
         qn_tpl_filter_fn fn;
-    } table[] = {{"string", f_string},   {"trim", f_trim},       {"upper", f_upper},   {"lower", f_lower},       {"capitalize", f_capitalize},
-                 {"title", f_title},     {"safe", f_safe},       {"replace", f_replace}, {"default", f_default}, {"d", f_default},
-                 {"length", f_length},   {"count", f_length},    {"escape", f_escape}, {"e", f_escape},          {"forceescape", f_escape},
-                 {"format", f_format},   {"indent", f_indent},   {"center", f_center}, {"truncate", f_truncate}, {"wordcount", f_wordcount},
-                 {"int", f_int},         {"float", f_float},     {"abs", f_abs},       {"round", f_round},       {"tojson", qn_tpl_json}};
+    } table[] = {{"string", f_string},
+                 {"trim", f_trim},
+                 {"upper", f_upper},
+                 {"lower", f_lower},
+                 {"capitalize", f_capitalize},
+                 {"title", f_title},
+                 {"safe", f_safe},
+                 {"replace", f_replace},
+                 {"default", f_default},
+                 {"d", f_default},
+                 {"length", f_length},
+                 {"count", f_length},
+                 {"escape", f_escape},
+                 {"e", f_escape},
+                 {"forceescape", f_escape},
+                 {"format", f_format},
+                 {"indent", f_indent},
+                 {"center", f_center},
+                 {"truncate", f_truncate},
+                 {"wordcount", f_wordcount},
+                 {"int", f_int},
+                 {"float", f_float},
+                 {"abs", f_abs},
+                 {"round", f_round},
+                 {"tojson", qn_tpl_json}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (strlen(table[i].name) == n && !memcmp(table[i].name, name, n)) return table[i].fn;
     return qn_tpl_find_list_filter(name, n);

@@ -9,7 +9,10 @@
 /* Append s padded to width code points: '<' left, '>' right, '^' centred. */
 static bool pad(qn_tpl_render *r, qn_tpl_text *t, const qn_tpl_str *s, size_t width, char align, char fill)
 {
-    size_t n = qn_tpl_chars(s), gap = n < width ? width - n : 0, left = align == '>' ? gap : align == '^' ? gap / 2 : 0;
+    size_t n = qn_tpl_chars(s), gap = n < width ? width - n : 0,
+           left = align == '>'   ? gap
+                  : align == '^' ? gap / 2
+                                 : 0;
     for (size_t i = 0; i < left; i++)
         if (!qn_tpl_add_data(r, t, &fill, 1, 0)) return false;
     if (!qn_tpl_add(r, t, s)) return false;
@@ -29,7 +32,8 @@ static bool number(const char *p, size_t n, size_t *i, size_t *out)
 }
 
 /* The value as text for a conversion letter; false after failing. */
-static bool convert(qn_tpl_render *r, const qn_tpl_value *v, char type, bool has_prec, size_t prec, bool plus, qn_tpl_str *out)
+static bool convert(qn_tpl_render *r, const qn_tpl_value *v, char type, bool has_prec, size_t prec, bool plus,
+                    qn_tpl_str *out)
 {
     char buf[512];
     int n;
@@ -38,14 +42,16 @@ static bool convert(qn_tpl_render *r, const qn_tpl_value *v, char type, bool has
         if (type == 'r' ? !qn_tpl_repr(r, &t, v, 0) : !qn_tpl_to_str(r, v, out)) return false;
         if (type == 'r') *out = qn_tpl_done(&t);
         if (has_prec && qn_tpl_chars(out) > prec) {
-            qn_tpl_value cut, whole = QN_TV_OF_STR(*out), b[3] = {QN_TV_OF_INT(0), QN_TV_OF_INT((int64_t)prec), QN_TV(QN_TV_NONE)};
+            qn_tpl_value cut, whole = QN_TV_OF_STR(*out),
+                              b[3] = {QN_TV_OF_INT(0), QN_TV_OF_INT((int64_t)prec), QN_TV(QN_TV_NONE)};
             if (!qn_tpl_slice(r, &whole, b, &cut)) return false;
             *out = cut.s;
         }
         return true;
     }
     if (v->kind == QN_TV_UNDEFINED) return qn_tpl_fail_undefined(r, v);
-    if (!qn_tpl_is_number(v)) return qn_tpl_fail(r, "%%%c format: a number is required, not %s", type, qn_tpl_type(v));
+    if (!qn_tpl_is_number(v))
+        return qn_tpl_fail(r, "%%%c format: a number is required, not %s", type, qn_tpl_type(v));
     if (prec > 100) return qn_tpl_fail(r, "a precision over the limit of 100");
     long long i = v->kind == QN_TV_FLOAT ? 0 : qn_tpl_int(v);
     double f = qn_tpl_number(v);
@@ -68,7 +74,9 @@ static bool convert(qn_tpl_render *r, const qn_tpl_value *v, char type, bool has
     case 'F': n = snprintf(buf, sizeof buf, "%s%.*f", fsign, p, f); break;
     case 'e': n = snprintf(buf, sizeof buf, "%s%.*e", fsign, p, f); break;
     case 'g': n = snprintf(buf, sizeof buf, "%s%.*g", fsign, p, f); break;
-    default: return qn_tpl_fail(r, "the format letter '%c' is not supported", type >= 32 && type < 127 ? type : '?');
+    default:
+        return qn_tpl_fail(r, "the format letter '%c' is not supported",
+                           type >= 32 && type < 127 ? type : '?');
     }
     char *d = qn_tpl_alloc(r, (size_t)n, 1);
     if (!d) return false;
@@ -82,7 +90,10 @@ bool qn_tpl_percent(qn_tpl_render *r, const qn_tpl_str *f, const qn_tpl_args *ar
     qn_tpl_text t = {0};
     size_t used = 0, from = 0;
     for (size_t i = 0; i < f->n;) {
-        if (f->p[i] != '%') { i++; continue; }
+        if (f->p[i] != '%') {
+            i++;
+            continue;
+        }
         qn_tpl_str lit = qn_tpl_sub(f, from, i), s;
         if (!qn_tpl_add(r, &t, &lit)) return false;
         const qn_tpl_value *v = NULL;
@@ -94,10 +105,13 @@ bool qn_tpl_percent(qn_tpl_render *r, const qn_tpl_str *f, const qn_tpl_args *ar
             while (i < f->n && f->p[i] != ')') i++;
             if (i >= f->n) return qn_tpl_fail(r, "incomplete format key");
             for (size_t m = 0; m < args->n_named; m++)
-                if (strlen(args->names[m]) == i - k && !memcmp(args->names[m], f->p + k, i - k)) v = &args->named[m];
+                if (strlen(args->names[m]) == i - k && !memcmp(args->names[m], f->p + k, i - k))
+                    v = &args->named[m];
             qn_tpl_value key = QN_TV_OF_STR(qn_tpl_sub(f, k, i)), found_v;
             bool found = false;
-            if (!v && args->n == 1 && qn_tpl_is_dict(&args->v[0]) && !qn_tpl_lookup(r, &args->v[0], &key, &found_v, &found)) return false;
+            if (!v && args->n == 1 && qn_tpl_is_dict(&args->v[0]) &&
+                !qn_tpl_lookup(r, &args->v[0], &key, &found_v, &found))
+                return false;
             if (found) {
                 qn_tpl_value *copy = qn_tpl_alloc(r, 1, sizeof *copy);
                 if (!copy) return false;
@@ -108,12 +122,14 @@ bool qn_tpl_percent(qn_tpl_render *r, const qn_tpl_str *f, const qn_tpl_args *ar
             used = args->n;
             i++;
         }
-        for (; i < f->n && strchr("-0+ #", f->p[i]) && f->p[i]; i++) left |= f->p[i] == '-', zero |= f->p[i] == '0', plus |= f->p[i] == '+';
+        for (; i < f->n && strchr("-0+ #", f->p[i]) && f->p[i]; i++)
+            left |= f->p[i] == '-', zero |= f->p[i] == '0', plus |= f->p[i] == '+';
         if (!number(f->p, f->n, &i, &width)) return qn_tpl_fail(r, "a width over the limit of %d", MAX_WIDTH);
         if (i < f->n && f->p[i] == '.') {
             has_prec = true;
             i++;
-            if (!number(f->p, f->n, &i, &prec)) return qn_tpl_fail(r, "a precision over the limit of %d", MAX_WIDTH);
+            if (!number(f->p, f->n, &i, &prec))
+                return qn_tpl_fail(r, "a precision over the limit of %d", MAX_WIDTH);
         }
         if (i >= f->n) return qn_tpl_fail(r, "incomplete format");
         char type = f->p[i++];
@@ -125,9 +141,12 @@ bool qn_tpl_percent(qn_tpl_render *r, const qn_tpl_str *f, const qn_tpl_args *ar
         }
         if (!v && used >= args->n) return qn_tpl_fail(r, "not enough arguments for format string");
         if (!v) v = &args->v[used++];
-        if (!convert(r, v, type, has_prec, prec, plus, &s) || !pad(r, &t, &s, width, left ? '<' : '>', zero && !left && type != 's' ? '0' : ' ')) return false;
+        if (!convert(r, v, type, has_prec, prec, plus, &s) ||
+            !pad(r, &t, &s, width, left ? '<' : '>', zero && !left && type != 's' ? '0' : ' '))
+            return false;
     }
-    if (used < args->n && !(args->n == 1 && qn_tpl_is_dict(&args->v[0]))) return qn_tpl_fail(r, "not all arguments converted during string formatting");
+    if (used < args->n && !(args->n == 1 && qn_tpl_is_dict(&args->v[0])))
+        return qn_tpl_fail(r, "not all arguments converted during string formatting");
     qn_tpl_str rest = qn_tpl_sub(f, from, f->n);
     if (!qn_tpl_add(r, &t, &rest)) return false;
     *out = QN_TV_OF_STR(qn_tpl_done(&t));
@@ -135,16 +154,20 @@ bool qn_tpl_percent(qn_tpl_render *r, const qn_tpl_str *f, const qn_tpl_args *ar
 }
 
 /* The value a replacement field names: empty or a number: by position; a name: a named argument. */
-static bool field_value(qn_tpl_render *r, const qn_tpl_str *name, const qn_tpl_args *args, size_t *automatic, const qn_tpl_value **v)
+static bool field_value(qn_tpl_render *r, const qn_tpl_str *name, const qn_tpl_args *args, size_t *automatic,
+                        const qn_tpl_value **v)
 {
     size_t i = 0, at = 0;
     *v = NULL;
-    if (name->n == 0) at = (*automatic)++;
-    else if (!number(name->p, name->n, &i, &at) || i != name->n) at = SIZE_MAX;
+    if (name->n == 0)
+        at = (*automatic)++;
+    else if (!number(name->p, name->n, &i, &at) || i != name->n)
+        at = SIZE_MAX;
     if (at < args->n) *v = &args->v[at];
     for (size_t k = 0; k < args->n_named && at == SIZE_MAX; k++)
         if (qn_tpl_str_is(name, args->names[k])) *v = &args->named[k];
-    return *v || qn_tpl_fail(r, "format(): a field without a value (attributes and subscripts are not supported)");
+    return *v ||
+           qn_tpl_fail(r, "format(): a field without a value (attributes and subscripts are not supported)");
 }
 
 bool qn_tpl_format(qn_tpl_render *r, const qn_tpl_str *f, const qn_tpl_args *args, qn_tpl_value *out)
@@ -179,22 +202,28 @@ bool qn_tpl_format(qn_tpl_render *r, const qn_tpl_str *f, const qn_tpl_args *arg
         if (k + 1 < f->n && f->p[k] == '!') repr = f->p[k + 1] == 'r', k += 2;
         if (k < f->n && f->p[k] == ':') {
             k++;
-            if (k + 1 < f->n && strchr("<>^", f->p[k + 1]) && f->p[k + 1] && !(f->p[k] & 0x80)) fill = f->p[k], align = f->p[k + 1], k += 2;
-            else if (k < f->n && strchr("<>^", f->p[k]) && f->p[k]) align = f->p[k++];
+            if (k + 1 < f->n && strchr("<>^", f->p[k + 1]) && f->p[k + 1] && !(f->p[k] & 0x80))
+                fill = f->p[k], align = f->p[k + 1], k += 2;
+            else if (k < f->n && strchr("<>^", f->p[k]) && f->p[k])
+                align = f->p[k++];
             if (k < f->n && f->p[k] == '+') plus = true, k++;
             if (k < f->n && f->p[k] == '0' && !align) align = '>', fill = '0', k++;
-            if (!number(f->p, f->n, &k, &width)) return qn_tpl_fail(r, "a width over the limit of %d", MAX_WIDTH);
+            if (!number(f->p, f->n, &k, &width))
+                return qn_tpl_fail(r, "a width over the limit of %d", MAX_WIDTH);
             if (k < f->n && f->p[k] == '.') {
                 has_prec = true;
                 k++;
-                if (!number(f->p, f->n, &k, &prec)) return qn_tpl_fail(r, "a precision over the limit of %d", MAX_WIDTH);
+                if (!number(f->p, f->n, &k, &prec))
+                    return qn_tpl_fail(r, "a precision over the limit of %d", MAX_WIDTH);
             }
             if (k < f->n && f->p[k] != '}') type = f->p[k++];
         }
-        if (k >= f->n || f->p[k] != '}') return qn_tpl_fail(r, "format(): a field that is not supported or never ends");
+        if (k >= f->n || f->p[k] != '}')
+            return qn_tpl_fail(r, "format(): a field that is not supported or never ends");
         if (!type) type = repr ? 'r' : has_prec && v->kind == QN_TV_FLOAT ? 'g' : 's';
         if (!align) align = qn_tpl_is_number(v) ? '>' : '<';
-        if (!convert(r, v, type, has_prec, prec, plus, &s) || !pad(r, &t, &s, width, align, fill)) return false;
+        if (!convert(r, v, type, has_prec, prec, plus, &s) || !pad(r, &t, &s, width, align, fill))
+            return false;
         i = k + 1;
     }
     *out = QN_TV_OF_STR(qn_tpl_done(&t));

@@ -1,10 +1,11 @@
-/* template_int.h - what the files of the template interpreter share: tokens, the tree, values, the render state.
+/* template_int.h - what the files of the template interpreter share: tokens, the tree, values, the render
+ * state.
  *
  *   source -> template_lex.c -> tokens -> template_parse.c, template_expr.c -> tree
  *   tree -> template_exec.c (statements), template_eval.c (expressions) -> text and origins
  *
- * Values live in the arena of one render and are never freed one by one. Strings are views: of the JSON that was
- * passed in, of the template's literals, or of the arena. */
+ * Values live in the arena of one render and are never freed one by one. Strings are views: of the JSON that
+ * was passed in, of the template's literals, or of the arena. */
 #ifndef QN_TEXT_TEMPLATE_INT_H
 #define QN_TEXT_TEMPLATE_INT_H
 
@@ -90,10 +91,10 @@ struct qn_tpl_method {
 
 typedef enum qn_tpl_fn { QN_TF_RAISE, QN_TF_STRFTIME, QN_TF_RANGE, QN_TF_NAMESPACE, QN_TF_DICT } qn_tpl_fn;
 
-#define QN_TV(k) ((qn_tpl_value){.kind = (k)})
+#define QN_TV(k)         ((qn_tpl_value){.kind = (k)})
 #define QN_TV_OF_BOOL(x) ((qn_tpl_value){.kind = QN_TV_BOOL, .b = (x)})
-#define QN_TV_OF_INT(x) ((qn_tpl_value){.kind = QN_TV_INT, .i = (x)})
-#define QN_TV_OF_STR(x) ((qn_tpl_value){.kind = QN_TV_STR, .s = (x)})
+#define QN_TV_OF_INT(x)  ((qn_tpl_value){.kind = QN_TV_INT, .i = (x)})
+#define QN_TV_OF_STR(x)  ((qn_tpl_value){.kind = QN_TV_STR, .s = (x)})
 
 /* Values of a call: positional, then named. */
 typedef struct qn_tpl_args {
@@ -106,12 +107,30 @@ typedef struct qn_tpl_args {
 /* ---- tokens and tree ---- */
 
 typedef enum qn_tpl_token_kind {
-    QN_TT_DATA, QN_TT_VAR_BEGIN, QN_TT_VAR_END, QN_TT_BLOCK_BEGIN, QN_TT_BLOCK_END,
-    QN_TT_NAME, QN_TT_STRING, QN_TT_INT, QN_TT_FLOAT, QN_TT_OP, QN_TT_END
+    QN_TT_DATA,
+    QN_TT_VAR_BEGIN,
+    QN_TT_VAR_END,
+    QN_TT_BLOCK_BEGIN,
+    QN_TT_BLOCK_END,
+    QN_TT_NAME,
+    QN_TT_STRING,
+    QN_TT_INT,
+    QN_TT_FLOAT,
+    QN_TT_OP,
+    QN_TT_END
 } qn_tpl_token_kind;
 
 /* Operators of two characters, as `op`; those of one are themselves. */
-enum { QN_OP_EQ = 'E', QN_OP_NE = 'N', QN_OP_LE = 'L', QN_OP_GE = 'G', QN_OP_FLOOR = 'F', QN_OP_POW = 'P', QN_OP_IN = 'I', QN_OP_NOT_IN = 'O' };
+enum {
+    QN_OP_EQ = 'E',
+    QN_OP_NE = 'N',
+    QN_OP_LE = 'L',
+    QN_OP_GE = 'G',
+    QN_OP_FLOOR = 'F',
+    QN_OP_POW = 'P',
+    QN_OP_IN = 'I',
+    QN_OP_NOT_IN = 'O'
+};
 
 typedef struct qn_tpl_token {
     qn_tpl_token_kind kind;
@@ -123,16 +142,47 @@ typedef struct qn_tpl_token {
 
 typedef enum qn_tpl_node_kind {
     /* expressions */
-    QN_TN_CONST, QN_TN_NAME, QN_TN_LIST, QN_TN_TUPLE, QN_TN_DICT, QN_TN_ATTR, QN_TN_ITEM, QN_TN_SLICE, QN_TN_CALL,
-    QN_TN_FILTER, QN_TN_TEST, QN_TN_NOT, QN_TN_NEG, QN_TN_POS, QN_TN_BINARY, QN_TN_CONCAT, QN_TN_COMPARE, QN_TN_AND,
-    QN_TN_OR, QN_TN_IF_ELSE, QN_TN_BLOCK_VALUE,
+    QN_TN_CONST,
+    QN_TN_NAME,
+    QN_TN_LIST,
+    QN_TN_TUPLE,
+    QN_TN_DICT,
+    QN_TN_ATTR,
+    QN_TN_ITEM,
+    QN_TN_SLICE,
+    QN_TN_CALL,
+    QN_TN_FILTER,
+    QN_TN_TEST,
+    QN_TN_NOT,
+    QN_TN_NEG,
+    QN_TN_POS,
+    QN_TN_BINARY,
+    QN_TN_CONCAT,
+    QN_TN_COMPARE,
+    QN_TN_AND,
+    QN_TN_OR,
+    QN_TN_IF_ELSE,
+    QN_TN_BLOCK_VALUE,
     /* statements */
-    QN_TN_TEXT, QN_TN_PRINT, QN_TN_IF, QN_TN_FOR, QN_TN_SET, QN_TN_SET_BLOCK, QN_TN_MACRO, QN_TN_CALL_BLOCK,
-    QN_TN_FILTER_BLOCK, QN_TN_WITH, QN_TN_SCOPE, QN_TN_BREAK, QN_TN_CONTINUE, QN_TN_SEQUENCE
+    QN_TN_TEXT,
+    QN_TN_PRINT,
+    QN_TN_IF,
+    QN_TN_FOR,
+    QN_TN_SET,
+    QN_TN_SET_BLOCK,
+    QN_TN_MACRO,
+    QN_TN_CALL_BLOCK,
+    QN_TN_FILTER_BLOCK,
+    QN_TN_WITH,
+    QN_TN_SCOPE,
+    QN_TN_BREAK,
+    QN_TN_CONTINUE,
+    QN_TN_SEQUENCE
 } qn_tpl_node_kind;
 
 typedef struct qn_tpl_render qn_tpl_render;
-typedef bool (*qn_tpl_filter_fn)(qn_tpl_render *r, const qn_tpl_value *in, const qn_tpl_args *args, qn_tpl_value *out);
+typedef bool (*qn_tpl_filter_fn)(qn_tpl_render *r, const qn_tpl_value *in, const qn_tpl_args *args,
+                                 qn_tpl_value *out);
 typedef bool (*qn_tpl_test_fn)(qn_tpl_render *r, const qn_tpl_value *in, const qn_tpl_args *args, bool *out);
 
 /* One shape for every node; which fields a kind uses:
@@ -142,7 +192,8 @@ typedef bool (*qn_tpl_test_fn)(qn_tpl_render *r, const qn_tpl_value *in, const q
  *   PRINT a   IF list of condition (NULL: else), body, ...   FOR a: target, b: over, c: condition or NULL,
  *   list[0] body, list[1] else or NULL, flag: recursive   SET a = b   SET_BLOCK a = body b, filters c or NULL
  *   MACRO name, list of parameter NAME and default (NULL: none), ..., body b, flag: takes more arguments
- *   CALL_BLOCK a: the call, b: its caller (MACRO)   FILTER_BLOCK a: filters, b: body   WITH list of target, value, ..., body b */
+ *   CALL_BLOCK a: the call, b: its caller (MACRO)   FILTER_BLOCK a: filters, b: body   WITH list of target,
+ * value, ..., body b */
 typedef struct qn_tpl_node qn_tpl_node;
 struct qn_tpl_node {
     qn_tpl_node_kind kind;
@@ -153,10 +204,10 @@ struct qn_tpl_node {
     uint32_t n_args; /* CALL, FILTER, TEST: the first n_args of list are positional, the rest named */
     qn_tpl_node *a, *b, *c;
     qn_tpl_node **list;
-    const char **names; /* of the named arguments */
-    const char *name;   /* interned in the template: equal names are equal pointers */
-    const char *ops;    /* COMPARE: one operator per entry of list */
-    qn_tpl_value value; /* CONST, TEXT */
+    const char **names;      /* of the named arguments */
+    const char *name;        /* interned in the template: equal names are equal pointers */
+    const char *ops;         /* COMPARE: one operator per entry of list */
+    qn_tpl_value value;      /* CONST, TEXT */
     qn_tpl_filter_fn filter; /* NULL: unknown, an error when reached */
     qn_tpl_test_fn test;
 };
@@ -168,8 +219,9 @@ struct qn_template {
     qn_tpl_node *root;
 };
 
-const char *qn_tpl_intern(qn_template *t, const char *p, size_t n);      /* NULL: no memory */
-const char *qn_tpl_find_name(const qn_template *t, const char *p, size_t n); /* NULL: the template never says it */
+const char *qn_tpl_intern(qn_template *t, const char *p, size_t n); /* NULL: no memory */
+const char *qn_tpl_find_name(const qn_template *t, const char *p,
+                             size_t n); /* NULL: the template never says it */
 
 /* ---- parsing ---- */
 
@@ -178,16 +230,18 @@ typedef struct qn_tpl_parser {
     const qn_tpl_token *tok; /* tok[at]; the last one is QN_TT_END */
     size_t at;
     uint32_t depth;
-    uint32_t loops;          /* enclosing for blocks within the macro */
-    qn_tpl_node *macro;      /* innermost macro being parsed, or NULL */
+    uint32_t loops;     /* enclosing for blocks within the macro */
+    qn_tpl_node *macro; /* innermost macro being parsed, or NULL */
     qn_status st;
     qn_error *err;
 } qn_tpl_parser;
 
 /* Cut source (copied into t's arena) into tokens, to be freed with free(). */
-qn_status qn_tpl_lex(qn_template *t, const char *source, size_t n, qn_tpl_token **tokens, qn_error *err) QN_CHECKED;
+qn_status qn_tpl_lex(qn_template *t, const char *source, size_t n, qn_tpl_token **tokens,
+                     qn_error *err) QN_CHECKED;
 
-qn_tpl_node *qn_tpl_parse_fail(qn_tpl_parser *p, uint32_t line, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+qn_tpl_node *qn_tpl_parse_fail(qn_tpl_parser *p, uint32_t line, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 qn_tpl_node *qn_tpl_new_node(qn_tpl_parser *p, qn_tpl_node_kind kind, uint32_t line); /* NULL: failed */
 bool qn_tpl_push_node(qn_tpl_parser *p, qn_tpl_node *owner, uint32_t *cap, qn_tpl_node *n);
 bool qn_tpl_enter(qn_tpl_parser *p); /* one level deeper; false: over the limit */
@@ -254,8 +308,10 @@ struct qn_tpl_render {
 
 /* All functions that answer bool: false after qn_tpl_fail(), which returns false. The first failure stays. */
 bool qn_tpl_fail(qn_tpl_render *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-bool qn_tpl_fail_limit(qn_tpl_render *r, qn_status st, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-bool qn_tpl_fail_undefined(qn_tpl_render *r, const qn_tpl_value *v); /* the message of a used undefined value */
+bool qn_tpl_fail_limit(qn_tpl_render *r, qn_status st, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+bool qn_tpl_fail_undefined(qn_tpl_render *r,
+                           const qn_tpl_value *v); /* the message of a used undefined value */
 bool qn_tpl_step(qn_tpl_render *r, uint64_t n);
 void *qn_tpl_alloc(qn_tpl_render *r, size_t n, size_t size); /* n items; NULL after failing */
 
@@ -265,8 +321,10 @@ bool qn_tpl_call(qn_tpl_render *r, const qn_tpl_value *f, const qn_tpl_args *arg
 bool qn_tpl_call_macro(qn_tpl_render *r, const qn_tpl_macro *m, const qn_tpl_args *args, qn_tpl_value *out);
 bool qn_tpl_call_loop(qn_tpl_render *r, const qn_tpl_loop *loop, const qn_tpl_value *over, qn_tpl_value *out);
 bool qn_tpl_call_method(qn_tpl_render *r, const qn_tpl_method *m, const qn_tpl_args *args, qn_tpl_value *out);
-bool qn_tpl_loop_attr(qn_tpl_render *r, const qn_tpl_loop *loop, const char *name, size_t n, qn_tpl_value *out, bool *found);
-bool qn_tpl_binary(qn_tpl_render *r, char op, const qn_tpl_value *a, const qn_tpl_value *b, qn_tpl_value *out);
+bool qn_tpl_loop_attr(qn_tpl_render *r, const qn_tpl_loop *loop, const char *name, size_t n,
+                      qn_tpl_value *out, bool *found);
+bool qn_tpl_binary(qn_tpl_render *r, char op, const qn_tpl_value *a, const qn_tpl_value *b,
+                   qn_tpl_value *out);
 bool qn_tpl_compare(qn_tpl_render *r, char op, const qn_tpl_value *a, const qn_tpl_value *b, bool *out);
 bool qn_tpl_slice(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_value bounds[3], qn_tpl_value *out);
 
@@ -276,19 +334,22 @@ bool qn_tpl_set_var(qn_tpl_render *r, qn_tpl_scope *s, const char *name, const q
 
 /* values */
 qn_tpl_value qn_tpl_of_json(const json_t *j);
-qn_tpl_value qn_tpl_of_text(const char *literal);             /* of the program's own words: data */
+qn_tpl_value qn_tpl_of_text(const char *literal); /* of the program's own words: data */
 qn_tpl_value qn_tpl_undefined(qn_tpl_render *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool qn_tpl_truth(const qn_tpl_value *v);
-const char *qn_tpl_type(const qn_tpl_value *v);               /* Python's name of the type */
-bool qn_tpl_is_list(const qn_tpl_value *v);                   /* list or tuple */
+const char *qn_tpl_type(const qn_tpl_value *v); /* Python's name of the type */
+bool qn_tpl_is_list(const qn_tpl_value *v);     /* list or tuple */
 bool qn_tpl_is_dict(const qn_tpl_value *v);
-bool qn_tpl_is_number(const qn_tpl_value *v);                 /* int, float, bool */
+bool qn_tpl_is_number(const qn_tpl_value *v); /* int, float, bool */
 double qn_tpl_number(const qn_tpl_value *v);
-int64_t qn_tpl_int(const qn_tpl_value *v);                    /* of an int or bool */
+int64_t qn_tpl_int(const qn_tpl_value *v); /* of an int or bool */
 bool qn_tpl_length(qn_tpl_render *r, const qn_tpl_value *v, size_t *n);
-bool qn_tpl_iterate(qn_tpl_render *r, const qn_tpl_value *v, qn_tpl_list *out); /* what a for loop runs over */
-bool qn_tpl_pairs(qn_tpl_render *r, const qn_tpl_value *dict, qn_tpl_dict *out); /* keys and values of a dict */
-bool qn_tpl_lookup(qn_tpl_render *r, const qn_tpl_value *dict, const qn_tpl_value *key, qn_tpl_value *out, bool *found);
+bool qn_tpl_iterate(qn_tpl_render *r, const qn_tpl_value *v,
+                    qn_tpl_list *out); /* what a for loop runs over */
+bool qn_tpl_pairs(qn_tpl_render *r, const qn_tpl_value *dict,
+                  qn_tpl_dict *out); /* keys and values of a dict */
+bool qn_tpl_lookup(qn_tpl_render *r, const qn_tpl_value *dict, const qn_tpl_value *key, qn_tpl_value *out,
+                   bool *found);
 bool qn_tpl_get_item(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_value *key, qn_tpl_value *out);
 bool qn_tpl_get_attr(qn_tpl_render *r, const qn_tpl_value *v, const char *name, size_t n, qn_tpl_value *out);
 bool qn_tpl_equal(qn_tpl_render *r, const qn_tpl_value *a, const qn_tpl_value *b, bool *out);
@@ -297,22 +358,26 @@ bool qn_tpl_contains(qn_tpl_render *r, const qn_tpl_value *in, const qn_tpl_valu
 bool qn_tpl_to_str(qn_tpl_render *r, const qn_tpl_value *v, qn_tpl_str *out); /* str(v) */
 bool qn_tpl_repr(qn_tpl_render *r, qn_tpl_text *t, const qn_tpl_value *v, uint32_t depth);
 bool qn_tpl_json(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_args *args, qn_tpl_value *out);
-size_t qn_tpl_float_repr(char dst[40], double x);              /* as Python's repr() */
+size_t qn_tpl_float_repr(char dst[40], double x);                                  /* as Python's repr() */
 const char *qn_tpl_method_name(const qn_tpl_value *v, const char *name, size_t n); /* NULL: no such method */
 
 /* strings and text */
-size_t qn_tpl_chars(const qn_tpl_str *s);                     /* code points */
-size_t qn_tpl_char_at(const char *p, size_t n, uint32_t *cp); /* first code point of p[0..n), n > 0; its bytes */
-bool qn_tpl_is_space(uint32_t cp);                            /* as Python's str.isspace */
+size_t qn_tpl_chars(const qn_tpl_str *s); /* code points */
+size_t qn_tpl_char_at(const char *p, size_t n,
+                      uint32_t *cp); /* first code point of p[0..n), n > 0; its bytes */
+bool qn_tpl_is_space(uint32_t cp);   /* as Python's str.isspace */
 qn_tpl_str qn_tpl_sub(const qn_tpl_str *s, size_t from, size_t to); /* bytes [from, to) */
-qn_tpl_str qn_tpl_strip(const qn_tpl_str *s, const qn_tpl_str *set, bool left, bool right); /* set NULL: white space */
+qn_tpl_str qn_tpl_strip(const qn_tpl_str *s, const qn_tpl_str *set, bool left,
+                        bool right);                                          /* set NULL: white space */
 size_t qn_tpl_find(const qn_tpl_str *s, size_t from, const qn_tpl_str *what); /* byte offset, or SIZE_MAX */
 bool qn_tpl_str_is(const qn_tpl_str *s, const char *literal);
 bool qn_tpl_add(qn_tpl_render *r, qn_tpl_text *t, const qn_tpl_str *s);
 bool qn_tpl_add_data(qn_tpl_render *r, qn_tpl_text *t, const char *p, size_t n, uint8_t origin);
 qn_tpl_str qn_tpl_done(const qn_tpl_text *t);
-bool qn_tpl_replace(qn_tpl_render *r, const qn_tpl_str *s, const qn_tpl_str *from, const qn_tpl_str *to, int64_t count, qn_tpl_str *out);
-bool qn_tpl_case(qn_tpl_render *r, const qn_tpl_str *s, char how, qn_tpl_str *out); /* U upper, L lower, C capitalize, T title */
+bool qn_tpl_replace(qn_tpl_render *r, const qn_tpl_str *s, const qn_tpl_str *from, const qn_tpl_str *to,
+                    int64_t count, qn_tpl_str *out);
+bool qn_tpl_case(qn_tpl_render *r, const qn_tpl_str *s, char how,
+                 qn_tpl_str *out); /* U upper, L lower, C capitalize, T title */
 bool qn_tpl_percent(qn_tpl_render *r, const qn_tpl_str *f, const qn_tpl_args *args, qn_tpl_value *out);
 bool qn_tpl_format(qn_tpl_render *r, const qn_tpl_str *f, const qn_tpl_args *args, qn_tpl_value *out);
 

@@ -1,5 +1,6 @@
 /* template_json.c - the tojson filter, spelled as Python's json.dumps does by default except that characters
- * outside ASCII stay as they are, and numbers as Python's repr gives them. What comes out is data, all of it. */
+ * outside ASCII stay as they are, and numbers as Python's repr gives them. What comes out is data, all of it.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +31,14 @@ typedef struct writer {
     qn_tpl_str indent, comma, colon;
 } writer;
 
-static bool put(writer *w, const char *p, size_t n) { return qn_tpl_add_data(w->r, &w->t, p, n, 0); }
-static bool put_str(writer *w, const qn_tpl_str *s) { return put(w, s->p, s->n); }
+static bool put(writer *w, const char *p, size_t n)
+{
+    return qn_tpl_add_data(w->r, &w->t, p, n, 0);
+}
+static bool put_str(writer *w, const qn_tpl_str *s)
+{
+    return put(w, s->p, s->n);
+}
 
 static bool put_quoted(writer *w, const qn_tpl_str *s)
 {
@@ -43,13 +50,18 @@ static bool put_quoted(writer *w, const qn_tpl_str *s)
         size_t n = 0, k = 1;
         static const char special[] = "\"\\\n\r\t\f\b", letter[] = "\"\\nrtfb";
         const char *hit = c ? strchr(special, c) : NULL;
-        if (hit) e[0] = '\\', e[1] = letter[hit - special], n = 2;
-        else if (c < 0x20) n = (size_t)snprintf(e, sizeof e, "\\u%04x", c);
+        if (hit)
+            e[0] = '\\', e[1] = letter[hit - special], n = 2;
+        else if (c < 0x20)
+            n = (size_t)snprintf(e, sizeof e, "\\u%04x", c);
         else if (c >= 0x80 && w->ascii) {
             uint32_t cp;
             k = qn_tpl_char_at(s->p + i, s->n - i, &cp);
-            if (cp < 0x10000) n = (size_t)snprintf(e, sizeof e, "\\u%04x", cp);
-            else n = (size_t)snprintf(e, sizeof e, "\\u%04x\\u%04x", 0xd800 + ((cp - 0x10000) >> 10), 0xdc00 + ((cp - 0x10000) & 1023));
+            if (cp < 0x10000)
+                n = (size_t)snprintf(e, sizeof e, "\\u%04x", cp);
+            else
+                n = (size_t)snprintf(e, sizeof e, "\\u%04x\\u%04x", 0xd800 + ((cp - 0x10000) >> 10),
+                                     0xdc00 + ((cp - 0x10000) & 1023));
         }
         if (n && (!put(w, s->p + from, i - from) || !put(w, e, n))) return false;
         i += k;
@@ -71,9 +83,12 @@ static bool put_number(writer *w, const qn_tpl_value *v, bool key)
 {
     char num[40];
     size_t n;
-    if (v->kind == QN_TV_FLOAT && (isnan(v->f) || isinf(v->f))) n = (size_t)snprintf(num, sizeof num, isnan(v->f) ? "NaN" : v->f < 0 ? "-Infinity" : "Infinity");
-    else if (v->kind == QN_TV_FLOAT) n = qn_tpl_float_repr(num, v->f);
-    else n = (size_t)snprintf(num, sizeof num, "%lld", (long long)v->i);
+    if (v->kind == QN_TV_FLOAT && (isnan(v->f) || isinf(v->f)))
+        n = (size_t)snprintf(num, sizeof num, isnan(v->f) ? "NaN" : v->f < 0 ? "-Infinity" : "Infinity");
+    else if (v->kind == QN_TV_FLOAT)
+        n = qn_tpl_float_repr(num, v->f);
+    else
+        n = (size_t)snprintf(num, sizeof num, "%lld", (long long)v->i);
     return (!key || put(w, "\"", 1)) && put(w, num, n) && (!key || put(w, "\"", 1));
 }
 
@@ -109,8 +124,8 @@ static bool put_dict(writer *w, const qn_tpl_value *v, uint32_t depth)
         order[at] = i;
     }
     for (size_t i = 0; i < d.n; i++) {
-        if ((i && !put_str(w, &w->comma)) || !new_line(w, depth + 1) || !put_key(w, &d.k[order[i]]) || !put_str(w, &w->colon) ||
-            !put_value(w, &d.v[order[i]], depth + 1))
+        if ((i && !put_str(w, &w->comma)) || !new_line(w, depth + 1) || !put_key(w, &d.k[order[i]]) ||
+            !put_str(w, &w->colon) || !put_value(w, &d.v[order[i]], depth + 1))
             return false;
     }
     return new_line(w, depth) && put(w, "}", 1);
@@ -119,7 +134,8 @@ static bool put_dict(writer *w, const qn_tpl_value *v, uint32_t depth)
 static bool put_value(writer *w, const qn_tpl_value *v, uint32_t depth)
 {
     qn_tpl_list l;
-    if (depth > QN_TPL_MAX_NESTING) return qn_tpl_fail(w->r, "tojson of a value nested deeper than the limit of %d", QN_TPL_MAX_NESTING);
+    if (depth > QN_TPL_MAX_NESTING)
+        return qn_tpl_fail(w->r, "tojson of a value nested deeper than the limit of %d", QN_TPL_MAX_NESTING);
     if (!qn_tpl_step(w->r, 1)) return false;
     if (qn_tpl_is_dict(v)) return put_dict(w, v, depth);
     if (qn_tpl_is_list(v)) {
@@ -127,7 +143,8 @@ static bool put_value(writer *w, const qn_tpl_value *v, uint32_t depth)
         if (l.n == 0) return put(w, "[]", 2);
         if (!put(w, "[", 1)) return false;
         for (size_t i = 0; i < l.n; i++)
-            if ((i && !put_str(w, &w->comma)) || !new_line(w, depth + 1) || !put_value(w, &l.v[i], depth + 1)) return false;
+            if ((i && !put_str(w, &w->comma)) || !new_line(w, depth + 1) || !put_value(w, &l.v[i], depth + 1))
+                return false;
         return new_line(w, depth) && put(w, "]", 1);
     }
     switch (v->kind) {
@@ -144,13 +161,15 @@ bool qn_tpl_json(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_args *arg
 {
     writer w = {.r = r, .comma = {.p = ", ", .n = 2}, .colon = {.p = ": ", .n = 2}};
     const qn_tpl_value *ascii = qn_tpl_arg(args, 0, "ensure_ascii"), *indent = qn_tpl_arg(args, 1, "indent"),
-                       *separators = qn_tpl_arg(args, 2, "separators"), *sort = qn_tpl_arg(args, 3, "sort_keys");
+                       *separators = qn_tpl_arg(args, 2, "separators"),
+                       *sort = qn_tpl_arg(args, 3, "sort_keys");
     w.ascii = ascii && qn_tpl_truth(ascii);
     w.sort = sort && qn_tpl_truth(sort);
     if (indent && indent->kind != QN_TV_NONE) {
         w.indented = true;
         w.comma.n = 1;
-        if (indent->kind == QN_TV_STR) w.indent = indent->s;
+        if (indent->kind == QN_TV_STR)
+            w.indent = indent->s;
         else if (indent->kind == QN_TV_INT || indent->kind == QN_TV_BOOL) {
             int64_t n = qn_tpl_int(indent);
             if (n > 64) return qn_tpl_fail(r, "tojson: an indent over the limit of 64");
@@ -158,12 +177,14 @@ bool qn_tpl_json(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_args *arg
             if (!p) return false;
             memset(p, ' ', 64);
             w.indent = (qn_tpl_str){.p = p, .n = n > 0 ? (size_t)n : 0};
-        } else return qn_tpl_fail(r, "tojson: the indent must be a number or a string");
+        } else
+            return qn_tpl_fail(r, "tojson: the indent must be a number or a string");
     }
     if (separators && separators->kind != QN_TV_NONE) {
         qn_tpl_list l;
         if (!qn_tpl_iterate(r, separators, &l)) return false;
-        if (l.n != 2 || l.v[0].kind != QN_TV_STR || l.v[1].kind != QN_TV_STR) return qn_tpl_fail(r, "tojson: separators must be two strings");
+        if (l.n != 2 || l.v[0].kind != QN_TV_STR || l.v[1].kind != QN_TV_STR)
+            return qn_tpl_fail(r, "tojson: separators must be two strings");
         w.comma = l.v[0].s;
         w.colon = l.v[1].s;
     }

@@ -67,10 +67,17 @@ static size_t skip_space(const lexer *x, size_t i)
     return i;
 }
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80); }
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+static bool is_word(char c)
+{
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80);
+}
 
-/* The end of a tag at i, such as -%} with what it strips: position after it, or 0. newline: drop one after it. */
+/* The end of a tag at i, such as -%} with what it strips: position after it, or 0. newline: drop one after
+ * it. */
 static size_t tag_end(const lexer *x, size_t i, const char *end, bool newline, bool plus)
 {
     size_t k = strlen(end);
@@ -96,7 +103,8 @@ static bool emit_data(lexer *x, size_t tag, char sign, bool variable)
     return s.n == 0 || emit(x, QN_TT_DATA, s.p, s.n, 0);
 }
 
-/* {% raw %} at tag (after its optional sign): the text up to endraw is data. false: failed; *done: it was one. */
+/* {% raw %} at tag (after its optional sign): the text up to endraw is data. false: failed; *done: it was
+ * one. */
 static bool lex_raw(lexer *x, size_t tag, bool *done)
 {
     size_t i = tag + 2;
@@ -128,7 +136,9 @@ static size_t put_utf8(char *d, uint32_t c)
 {
     if (c < 0x80) return d[0] = (char)c, 1;
     if (c < 0x800) return d[0] = (char)(0xc0 | c >> 6), d[1] = (char)(0x80 | (c & 63)), 2;
-    if (c < 0x10000) return d[0] = (char)(0xe0 | c >> 12), d[1] = (char)(0x80 | (c >> 6 & 63)), d[2] = (char)(0x80 | (c & 63)), 3;
+    if (c < 0x10000)
+        return d[0] = (char)(0xe0 | c >> 12), d[1] = (char)(0x80 | (c >> 6 & 63)),
+               d[2] = (char)(0x80 | (c & 63)), 3;
     d[0] = (char)(0xf0 | c >> 18);
     d[1] = (char)(0x80 | (c >> 12 & 63));
     d[2] = (char)(0x80 | (c >> 6 & 63));
@@ -136,7 +146,10 @@ static size_t put_utf8(char *d, uint32_t c)
     return 4;
 }
 
-static int hex(char c) { return is_digit(c) ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1; }
+static int hex(char c)
+{
+    return is_digit(c) ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+}
 
 /* Decode the escape at s[i] == '\\' into d; answers bytes written, moves *i behind it. SIZE_MAX: failed. */
 static size_t escape(lexer *x, const char *s, size_t n, size_t *i, char *d)
@@ -149,7 +162,8 @@ static size_t escape(lexer *x, const char *s, size_t n, size_t *i, char *d)
     if (c == '\n') return 0;
     if (c >= '0' && c <= '7') {
         uint32_t v = (uint32_t)(c - '0');
-        for (int m = 0; m < 2 && *i < n && s[*i] >= '0' && s[*i] <= '7'; m++) v = v * 8 + (uint32_t)(s[(*i)++] - '0');
+        for (int m = 0; m < 2 && *i < n && s[*i] >= '0' && s[*i] <= '7'; m++)
+            v = v * 8 + (uint32_t)(s[(*i)++] - '0');
         return put_utf8(d, v);
     }
     size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
@@ -162,7 +176,8 @@ static size_t escape(lexer *x, const char *s, size_t n, size_t *i, char *d)
         v = v << 4 | (uint32_t)h;
         ++*i;
     }
-    if (v > 0x10ffff || (v >= 0xd800 && v < 0xe000)) return fail(x, "a string holds an escape that is no character"), SIZE_MAX;
+    if (v > 0x10ffff || (v >= 0xd800 && v < 0xe000))
+        return fail(x, "a string holds an escape that is no character"), SIZE_MAX;
     return put_utf8(d, v);
 }
 
@@ -174,7 +189,8 @@ static bool lex_string(lexer *x)
     if (e >= x->n) return fail(x, "a string never ends");
     const char *s = x->s + x->i + 1;
     size_t n = e - x->i - 1, o = 0;
-    char *d = qn_tpl_arena_alloc(&x->t->arena, n + 4); /* an escape is never shorter than what it stands for */
+    char *d =
+        qn_tpl_arena_alloc(&x->t->arena, n + 4); /* an escape is never shorter than what it stands for */
     if (!d) return x->st = qn_fail(x->err, QN_NOMEM, "no memory for a chat template"), false;
     for (size_t i = 0; i < n;) {
         if (s[i] != '\\' || i + 1 >= n) {
@@ -198,7 +214,8 @@ static bool lex_number(lexer *x)
         i += 2;
         while (i < x->n && is_word(x->s[i])) i++;
     } else {
-        while (i < x->n && (is_digit(x->s[i]) || (x->s[i] == '_' && i + 1 < x->n && is_digit(x->s[i + 1])))) i++;
+        while (i < x->n && (is_digit(x->s[i]) || (x->s[i] == '_' && i + 1 < x->n && is_digit(x->s[i + 1]))))
+            i++;
         if (i + 1 < x->n && x->s[i] == '.' && is_digit(x->s[i + 1])) {
             real = true;
             for (i++; i < x->n && is_digit(x->s[i]);) i++;
@@ -224,7 +241,8 @@ static bool lex_inside(lexer *x, bool variable)
     static const struct {
         char text[3];
         char op;
-    } two[] = {{"==", QN_OP_EQ}, {"!=", QN_OP_NE}, {"<=", QN_OP_LE}, {">=", QN_OP_GE}, {"//", QN_OP_FLOOR}, {"**", QN_OP_POW}};
+    } two[] = {{"==", QN_OP_EQ}, {"!=", QN_OP_NE},    {"<=", QN_OP_LE},
+               {">=", QN_OP_GE}, {"//", QN_OP_FLOOR}, {"**", QN_OP_POW}};
     char open[QN_TPL_MAX_NESTING];
     size_t n_open = 0;
     for (;;) {
@@ -267,7 +285,8 @@ static bool lex_inside(lexer *x, bool variable)
                 if (n_open == sizeof open) return fail(x, "brackets are nested deeper than the limit of 200");
                 open[n_open++] = c == '(' ? ')' : c == '[' ? ']' : '}';
             } else if (strchr(")]}", c)) {
-                if (n_open == 0 || open[n_open - 1] != c) return fail(x, "a bracket is closed that was not opened");
+                if (n_open == 0 || open[n_open - 1] != c)
+                    return fail(x, "a bracket is closed that was not opened");
                 n_open--;
             }
             ok = emit(x, QN_TT_OP, x->s + x->i, 1, c);
@@ -284,7 +303,9 @@ static bool lex_all(lexer *x)
 {
     while (x->i < x->n) {
         size_t tag = x->i;
-        while (tag < x->n && !(x->s[tag] == '{' && tag + 1 < x->n && strchr("{%#", x->s[tag + 1]) && x->s[tag + 1])) tag++;
+        while (tag < x->n &&
+               !(x->s[tag] == '{' && tag + 1 < x->n && strchr("{%#", x->s[tag + 1]) && x->s[tag + 1]))
+            tag++;
         if (tag >= x->n) return emit(x, QN_TT_DATA, x->s + x->i, x->n - x->i, 0);
         char kind = x->s[tag + 1];
         if (kind == '%') {
@@ -302,7 +323,9 @@ static bool lex_all(lexer *x)
             advance(x, e);
             continue;
         }
-        if (!emit(x, kind == '{' ? QN_TT_VAR_BEGIN : QN_TT_BLOCK_BEGIN, NULL, 0, 0) || !lex_inside(x, kind == '{')) return false;
+        if (!emit(x, kind == '{' ? QN_TT_VAR_BEGIN : QN_TT_BLOCK_BEGIN, NULL, 0, 0) ||
+            !lex_inside(x, kind == '{'))
+            return false;
     }
     return true;
 }

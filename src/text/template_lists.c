@@ -1,12 +1,16 @@
-/* template_lists.c - filters over lists and dicts: picking, ordering, mapping, grouping. What Jinja gives as a
- * generator is a list here. */
+/* template_lists.c - filters over lists and dicts: picking, ordering, mapping, grouping. What Jinja gives as
+ * a generator is a list here. */
 #include <string.h>
 
 #include "text/template_int.h"
 
-#define FILTER(name) static bool name(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_args *a, qn_tpl_value *out)
+#define FILTER(name)                                                                                         \
+    static bool name(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_args *a, qn_tpl_value *out)
 
-static qn_tpl_value list_of(const qn_tpl_value *v, size_t n) { return (qn_tpl_value){.kind = QN_TV_LIST, .list = {.n = n, .v = v}}; }
+static qn_tpl_value list_of(const qn_tpl_value *v, size_t n)
+{
+    return (qn_tpl_value){.kind = QN_TV_LIST, .list = {.n = n, .v = v}};
+}
 
 FILTER(f_list)
 {
@@ -19,11 +23,20 @@ static bool one_of(qn_tpl_render *r, const qn_tpl_value *v, bool last, qn_tpl_va
 {
     qn_tpl_list l;
     if (!qn_tpl_iterate(r, v, &l)) return false;
-    *out = l.n ? l.v[last ? l.n - 1 : 0] : qn_tpl_undefined(r, "no %s item, sequence was empty", last ? "last" : "first");
+    *out = l.n ? l.v[last ? l.n - 1 : 0]
+               : qn_tpl_undefined(r, "no %s item, sequence was empty", last ? "last" : "first");
     return true;
 }
-FILTER(f_first) { (void)a; return one_of(r, v, false, out); }
-FILTER(f_last) { (void)a; return one_of(r, v, true, out); }
+FILTER(f_first)
+{
+    (void)a;
+    return one_of(r, v, false, out);
+}
+FILTER(f_last)
+{
+    (void)a;
+    return one_of(r, v, true, out);
+}
 
 FILTER(f_items)
 {
@@ -46,7 +59,9 @@ static bool path(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_value *at
         qn_tpl_value in = *out, key = QN_TV_OF_STR(qn_tpl_sub(&attr->s, from, end));
         bool number = end > from;
         int64_t i = 0;
-        for (size_t k = from; k < end && number; k++) number = attr->s.p[k] >= '0' && attr->s.p[k] <= '9' && i < 100000000 && (i = i * 10 + (attr->s.p[k] - '0'), true);
+        for (size_t k = from; k < end && number; k++)
+            number = attr->s.p[k] >= '0' && attr->s.p[k] <= '9' && i < 100000000 &&
+                     (i = i * 10 + (attr->s.p[k] - '0'), true);
         if (number) key = QN_TV_OF_INT(i);
         if (!qn_tpl_get_item(r, &in, &key, out)) return false;
         from = end + 1;
@@ -72,7 +87,9 @@ FILTER(f_join)
     for (size_t i = 0; i < l.n; i++) {
         qn_tpl_value x = l.v[i];
         if (attr && attr->kind != QN_TV_NONE && !path(r, &l.v[i], attr, &x)) return false;
-        if (!qn_tpl_step(r, 1) || (i && !qn_tpl_add(r, &t, &sep)) || !qn_tpl_to_str(r, &x, &s) || !qn_tpl_add(r, &t, &s)) return false;
+        if (!qn_tpl_step(r, 1) || (i && !qn_tpl_add(r, &t, &sep)) || !qn_tpl_to_str(r, &x, &s) ||
+            !qn_tpl_add(r, &t, &s))
+            return false;
     }
     *out = QN_TV_OF_STR(qn_tpl_done(&t));
     return true;
@@ -95,7 +112,8 @@ FILTER(f_reverse)
 }
 
 /* The key to sort by: the attribute, in lower case unless cases count. */
-static bool sort_key(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_value *attr, bool cases, qn_tpl_value *key)
+static bool sort_key(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_value *attr, bool cases,
+                     qn_tpl_value *key)
 {
     *key = *v;
     if (attr && attr->kind != QN_TV_NONE && !path(r, v, attr, key)) return false;
@@ -107,14 +125,17 @@ static bool sort_key(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_value
 }
 
 /* Stable merge sort of v[0..n) by keys k; both are moved together. tmp: 2n values. */
-static bool merge_sort(qn_tpl_render *r, qn_tpl_value *k, qn_tpl_value *v, size_t n, bool reverse, qn_tpl_value *tmp)
+static bool merge_sort(qn_tpl_render *r, qn_tpl_value *k, qn_tpl_value *v, size_t n, bool reverse,
+                       qn_tpl_value *tmp)
 {
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t lo = 0; lo < n; lo += 2 * width) {
             size_t mid = lo + width < n ? lo + width : n, hi = mid + width < n ? mid + width : n;
             for (size_t i = lo, j = mid, o = lo; o < hi; o++) {
                 bool right = i >= mid;
-                if (!right && j < hi && !(reverse ? qn_tpl_less(r, &k[i], &k[j], &right) : qn_tpl_less(r, &k[j], &k[i], &right))) return false;
+                if (!right && j < hi &&
+                    !(reverse ? qn_tpl_less(r, &k[i], &k[j], &right) : qn_tpl_less(r, &k[j], &k[i], &right)))
+                    return false;
                 if (j >= hi) right = false;
                 size_t from = right ? j++ : i++;
                 tmp[o] = k[from];
@@ -127,7 +148,8 @@ static bool merge_sort(qn_tpl_render *r, qn_tpl_value *k, qn_tpl_value *v, size_
     return true;
 }
 
-static bool sorted(qn_tpl_render *r, const qn_tpl_list *l, const qn_tpl_value *attr, bool cases, bool reverse, qn_tpl_value **keys, qn_tpl_value **items)
+static bool sorted(qn_tpl_render *r, const qn_tpl_list *l, const qn_tpl_value *attr, bool cases, bool reverse,
+                   qn_tpl_value **keys, qn_tpl_value **items)
 {
     qn_tpl_value *k = qn_tpl_alloc(r, l->n, 4 * sizeof *k);
     if (!k || !qn_tpl_step(r, l->n)) return false;
@@ -150,7 +172,9 @@ FILTER(f_sort)
 {
     qn_tpl_list l;
     qn_tpl_value *k, *x;
-    if (!qn_tpl_iterate(r, v, &l) || !sorted(r, &l, qn_tpl_arg(a, 2, "attribute"), flag(a, 1, "case_sensitive"), flag(a, 0, "reverse"), &k, &x)) return false;
+    if (!qn_tpl_iterate(r, v, &l) || !sorted(r, &l, qn_tpl_arg(a, 2, "attribute"),
+                                             flag(a, 1, "case_sensitive"), flag(a, 0, "reverse"), &k, &x))
+        return false;
     *out = list_of(x, l.n);
     return true;
 }
@@ -158,7 +182,8 @@ FILTER(f_sort)
 FILTER(f_dictsort)
 {
     const qn_tpl_value *by = qn_tpl_arg(a, 1, "by");
-    qn_tpl_value items, *k, *x, at = QN_TV_OF_INT(by && by->kind == QN_TV_STR && qn_tpl_str_is(&by->s, "value"));
+    qn_tpl_value items, *k, *x,
+        at = QN_TV_OF_INT(by && by->kind == QN_TV_STR && qn_tpl_str_is(&by->s, "value"));
     if (v->kind == QN_TV_UNDEFINED) return qn_tpl_fail_undefined(r, v);
     if (!qn_tpl_is_dict(v)) return qn_tpl_fail(r, "'%s' object has no attribute 'items'", qn_tpl_type(v));
     if (!f_items(r, v, &(qn_tpl_args){0}, &items) ||
@@ -168,16 +193,25 @@ FILTER(f_dictsort)
     return true;
 }
 
-static bool extreme(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_args *a, bool max, qn_tpl_value *out)
+static bool extreme(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_args *a, bool max,
+                    qn_tpl_value *out)
 {
     qn_tpl_list l;
     qn_tpl_value *k, *x;
-    if (!qn_tpl_iterate(r, v, &l) || !sorted(r, &l, qn_tpl_arg(a, 1, "attribute"), flag(a, 0, "case_sensitive"), max, &k, &x)) return false;
+    if (!qn_tpl_iterate(r, v, &l) ||
+        !sorted(r, &l, qn_tpl_arg(a, 1, "attribute"), flag(a, 0, "case_sensitive"), max, &k, &x))
+        return false;
     *out = l.n ? x[0] : qn_tpl_undefined(r, "no aggregated item, sequence was empty");
     return true;
 }
-FILTER(f_min) { return extreme(r, v, a, false, out); }
-FILTER(f_max) { return extreme(r, v, a, true, out); }
+FILTER(f_min)
+{
+    return extreme(r, v, a, false, out);
+}
+FILTER(f_max)
+{
+    return extreme(r, v, a, true, out);
+}
 
 FILTER(f_sum)
 {
@@ -214,7 +248,8 @@ FILTER(f_unique)
 
 FILTER(f_map)
 {
-    const qn_tpl_value *attr = qn_tpl_arg(a, SIZE_MAX, "attribute"), *fallback = qn_tpl_arg(a, SIZE_MAX, "default");
+    const qn_tpl_value *attr = qn_tpl_arg(a, SIZE_MAX, "attribute"),
+                       *fallback = qn_tpl_arg(a, SIZE_MAX, "default");
     qn_tpl_filter_fn fn = NULL;
     qn_tpl_list l;
     if (!attr) {
@@ -227,10 +262,13 @@ FILTER(f_map)
     qn_tpl_args rest = *a;
     if (!x) return false;
     if (fn) rest.n--, rest.v++;
-    if (r->depth >= QN_TPL_MAX_DEPTH) return qn_tpl_fail_limit(r, QN_TOO_LARGE, "evaluation is nested deeper than the limit of %d", QN_TPL_MAX_DEPTH);
+    if (r->depth >= QN_TPL_MAX_DEPTH)
+        return qn_tpl_fail_limit(r, QN_TOO_LARGE, "evaluation is nested deeper than the limit of %d",
+                                 QN_TPL_MAX_DEPTH);
     r->depth++; /* map('map', 'map', ...) is a recursion too */
     for (size_t i = 0; i < l.n; i++) {
-        if (!qn_tpl_step(r, 1) || (fn ? !fn(r, &l.v[i], &rest, &x[i]) : !path(r, &l.v[i], attr, &x[i]))) return false;
+        if (!qn_tpl_step(r, 1) || (fn ? !fn(r, &l.v[i], &rest, &x[i]) : !path(r, &l.v[i], attr, &x[i])))
+            return false;
         if (!fn && fallback && x[i].kind == QN_TV_UNDEFINED) x[i] = *fallback;
     }
     r->depth--;
@@ -238,8 +276,10 @@ FILTER(f_map)
     return true;
 }
 
-/* select, reject, selectattr, rejectattr: items (or an attribute of them) that pass a test, by default truth. */
-static bool pick(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_args *a, bool by_attr, bool keep, qn_tpl_value *out)
+/* select, reject, selectattr, rejectattr: items (or an attribute of them) that pass a test, by default truth.
+ */
+static bool pick(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_args *a, bool by_attr, bool keep,
+                 qn_tpl_value *out)
 {
     qn_tpl_args rest = *a;
     qn_tpl_test_fn test = NULL;
@@ -248,7 +288,8 @@ static bool pick(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_args *a, 
     if (by_attr && !rest.n) return qn_tpl_fail(r, "an attribute is missing");
     if (by_attr) rest.n--, rest.v++;
     if (rest.n) {
-        if (rest.v[0].kind != QN_TV_STR || !(test = qn_tpl_find_test(rest.v[0].s.p, rest.v[0].s.n))) return qn_tpl_fail(r, "no such test");
+        if (rest.v[0].kind != QN_TV_STR || !(test = qn_tpl_find_test(rest.v[0].s.p, rest.v[0].s.n)))
+            return qn_tpl_fail(r, "no such test");
         rest.n--;
         rest.v++;
     }
@@ -266,10 +307,22 @@ static bool pick(qn_tpl_render *r, const qn_tpl_value *v, const qn_tpl_args *a, 
     *out = list_of(x, n);
     return true;
 }
-FILTER(f_select) { return pick(r, v, a, false, true, out); }
-FILTER(f_reject) { return pick(r, v, a, false, false, out); }
-FILTER(f_selectattr) { return pick(r, v, a, true, true, out); }
-FILTER(f_rejectattr) { return pick(r, v, a, true, false, out); }
+FILTER(f_select)
+{
+    return pick(r, v, a, false, true, out);
+}
+FILTER(f_reject)
+{
+    return pick(r, v, a, false, false, out);
+}
+FILTER(f_selectattr)
+{
+    return pick(r, v, a, true, true, out);
+}
+FILTER(f_rejectattr)
+{
+    return pick(r, v, a, true, false, out);
+}
 
 FILTER(f_groupby)
 {
@@ -278,7 +331,8 @@ FILTER(f_groupby)
     qn_tpl_value *k, *x;
     size_t n = 0;
     if (!attr) return qn_tpl_fail(r, "groupby takes an attribute");
-    if (!qn_tpl_iterate(r, v, &l) || !sorted(r, &l, attr, flag(a, 2, "case_sensitive"), false, &k, &x)) return false;
+    if (!qn_tpl_iterate(r, v, &l) || !sorted(r, &l, attr, flag(a, 2, "case_sensitive"), false, &k, &x))
+        return false;
     qn_tpl_value *groups = qn_tpl_alloc(r, l.n, 3 * sizeof *groups);
     if (!groups) return false;
     for (size_t i = 0; i < l.n;) {
@@ -302,7 +356,8 @@ FILTER(f_batch)
 {
     const qn_tpl_value *size = qn_tpl_arg(a, 0, "linecount"), *fill = qn_tpl_arg(a, 1, "fill_with");
     qn_tpl_list l;
-    if (!size || size->kind != QN_TV_INT || size->i < 1 || size->i > QN_TPL_MAX_RANGE) return qn_tpl_fail(r, "batch takes a number from 1 to %d", QN_TPL_MAX_RANGE);
+    if (!size || size->kind != QN_TV_INT || size->i < 1 || size->i > QN_TPL_MAX_RANGE)
+        return qn_tpl_fail(r, "batch takes a number from 1 to %d", QN_TPL_MAX_RANGE);
     if (!qn_tpl_iterate(r, v, &l)) return false;
     size_t width = (size_t)size->i, rows = (l.n + width - 1) / width;
     qn_tpl_value *row = qn_tpl_alloc(r, rows, sizeof *row), *x = qn_tpl_alloc(r, rows * width, sizeof *x);
@@ -321,10 +376,26 @@ qn_tpl_filter_fn qn_tpl_find_list_filter(const char *name, size_t n)
     static const struct {
         const char *name;
         qn_tpl_filter_fn fn;
-    } table[] = {{"list", f_list},     {"first", f_first},   {"last", f_last},     {"items", f_items},           {"attr", f_attr},
-                 {"join", f_join},     {"reverse", f_reverse}, {"sort", f_sort},   {"dictsort", f_dictsort},     {"min", f_min},
-                 {"max", f_max},       {"sum", f_sum},       {"unique", f_unique}, {"map", f_map},               {"select", f_select},
-                 {"reject", f_reject}, {"selectattr", f_selectattr}, {"rejectattr", f_rejectattr}, {"groupby", f_groupby}, {"batch", f_batch}};
+    } table[] = {{"list", f_list},
+                 {"first", f_first},
+                 {"last", f_last},
+                 {"items", f_items},
+                 {"attr", f_attr},
+                 {"join", f_join},
+                 {"reverse", f_reverse},
+                 {"sort", f_sort},
+                 {"dictsort", f_dictsort},
+                 {"min", f_min},
+                 {"max", f_max},
+                 {"sum", f_sum},
+                 {"unique", f_unique},
+                 {"map", f_map},
+                 {"select", f_select},
+                 {"reject", f_reject},
+                 {"selectattr", f_selectattr},
+                 {"rejectattr", f_rejectattr},
+                 {"groupby", f_groupby},
+                 {"batch", f_batch}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (strlen(table[i].name) == n && !memcmp(table[i].name, name, n)) return table[i].fn;
     return NULL;

@@ -1,43 +1,60 @@
-/* template_methods.c - the methods that templates may call on strings, dicts and lists: one table. Only those that
- * change nothing; the names of the others are not known here, so asking for them gives an undefined value. */
+/* template_methods.c - the methods that templates may call on strings, dicts and lists: one table. Only those
+ * that change nothing; the names of the others are not known here, so asking for them gives an undefined
+ * value. */
 #include <string.h>
 #include <utf8proc.h>
 
 #include "text/template_int.h"
 
-typedef bool (*method_fn)(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args *a, qn_tpl_value *out);
-#define METHOD(name) static bool name(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args *a, qn_tpl_value *out)
+typedef bool (*method_fn)(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args *a,
+                          qn_tpl_value *out);
+#define METHOD(name)                                                                                         \
+    static bool name(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args *a, qn_tpl_value *out)
 
 /* The argument at `at` as a string; NULL with fine set where it is absent or None. */
-static const qn_tpl_str *str_arg(qn_tpl_render *r, const qn_tpl_args *a, size_t at, const char *name, bool *fine)
+static const qn_tpl_str *str_arg(qn_tpl_render *r, const qn_tpl_args *a, size_t at, const char *name,
+                                 bool *fine)
 {
     const qn_tpl_value *v = qn_tpl_arg(a, at, name);
     *fine = true;
     if (!v || v->kind == QN_TV_NONE) return NULL;
     if (v->kind == QN_TV_STR) return &v->s;
-    *fine = v->kind == QN_TV_UNDEFINED ? qn_tpl_fail_undefined(r, v) : qn_tpl_fail(r, "a string is expected, not '%s'", qn_tpl_type(v));
+    *fine = v->kind == QN_TV_UNDEFINED ? qn_tpl_fail_undefined(r, v)
+                                       : qn_tpl_fail(r, "a string is expected, not '%s'", qn_tpl_type(v));
     return NULL;
 }
 
-static bool int_arg(qn_tpl_render *r, const qn_tpl_args *a, size_t at, const char *name, int64_t fallback, int64_t *out)
+static bool int_arg(qn_tpl_render *r, const qn_tpl_args *a, size_t at, const char *name, int64_t fallback,
+                    int64_t *out)
 {
     const qn_tpl_value *v = qn_tpl_arg(a, at, name);
     *out = fallback;
     if (!v) return true;
-    if (v->kind != QN_TV_INT && v->kind != QN_TV_BOOL) return qn_tpl_fail(r, "an integer is expected, not '%s'", qn_tpl_type(v));
+    if (v->kind != QN_TV_INT && v->kind != QN_TV_BOOL)
+        return qn_tpl_fail(r, "an integer is expected, not '%s'", qn_tpl_type(v));
     return *out = qn_tpl_int(v), true;
 }
 
-static bool strip(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args *a, bool left, bool right, qn_tpl_value *out)
+static bool strip(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args *a, bool left, bool right,
+                  qn_tpl_value *out)
 {
     bool fine;
     const qn_tpl_str *set = str_arg(r, a, 0, "chars", &fine);
     if (fine) *out = QN_TV_OF_STR(qn_tpl_strip(&self->s, set, left, right));
     return fine && qn_tpl_step(r, self->s.n / 1024);
 }
-METHOD(m_strip) { return strip(r, self, a, true, true, out); }
-METHOD(m_lstrip) { return strip(r, self, a, true, false, out); }
-METHOD(m_rstrip) { return strip(r, self, a, false, true, out); }
+METHOD(m_strip)
+{
+    return strip(r, self, a, true, true, out);
+}
+METHOD(m_lstrip)
+{
+    return strip(r, self, a, true, false, out);
+}
+METHOD(m_rstrip)
+{
+    return strip(r, self, a, false, true, out);
+}
 
 /* split at white space: runs of it separate, none at the ends. At most `max` cuts (negative: all). */
 static bool split_space(qn_tpl_render *r, const qn_tpl_str *s, int64_t max, qn_tpl_value *v, size_t *n)
@@ -68,7 +85,8 @@ static size_t find_last(const qn_tpl_str *s, size_t end, const qn_tpl_str *what)
     return SIZE_MAX;
 }
 
-static bool split(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args *a, bool from_right, qn_tpl_value *out)
+static bool split(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args *a, bool from_right,
+                  qn_tpl_value *out)
 {
     bool fine;
     int64_t max;
@@ -82,7 +100,8 @@ static bool split(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args 
     qn_tpl_value *v = qn_tpl_alloc(r, room, sizeof *v);
     if (!v || !qn_tpl_step(r, hits + s->n / 256)) return false;
     if (!sep) {
-        if (from_right && max >= 0) return qn_tpl_fail(r, "rsplit() at white space with a maximum is not supported");
+        if (from_right && max >= 0)
+            return qn_tpl_fail(r, "rsplit() at white space with a maximum is not supported");
         if (!split_space(r, s, max, v, &n)) return false;
     } else if (!from_right || max < 0 || (uint64_t)max >= hits) {
         size_t at = 0, hit;
@@ -95,7 +114,8 @@ static bool split(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args 
         size_t end = s->n, hit;
         n = (size_t)max + 1;
         for (size_t i = n; i-- > 1;) {
-            if (!qn_tpl_step(r, end / 64) || (hit = find_last(s, end, sep)) == SIZE_MAX) return qn_tpl_fail(r, "rsplit: overlapping separators");
+            if (!qn_tpl_step(r, end / 64) || (hit = find_last(s, end, sep)) == SIZE_MAX)
+                return qn_tpl_fail(r, "rsplit: overlapping separators");
             v[i] = QN_TV_OF_STR(qn_tpl_sub(s, hit + sep->n, end));
             end = hit;
         }
@@ -104,8 +124,14 @@ static bool split(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args 
     *out = (qn_tpl_value){.kind = QN_TV_LIST, .list = {.n = n, .v = v}};
     return true;
 }
-METHOD(m_split) { return split(r, self, a, false, out); }
-METHOD(m_rsplit) { return split(r, self, a, true, out); }
+METHOD(m_split)
+{
+    return split(r, self, a, false, out);
+}
+METHOD(m_rsplit)
+{
+    return split(r, self, a, true, out);
+}
 
 METHOD(m_splitlines)
 {
@@ -116,7 +142,10 @@ METHOD(m_splitlines)
     qn_tpl_value *v = qn_tpl_alloc(r, room, sizeof *v);
     if (!v || !qn_tpl_step(r, room)) return false;
     for (size_t i = 0; i < s->n;) {
-        if (s->p[i] != '\n' && s->p[i] != '\r') { i++; continue; }
+        if (s->p[i] != '\n' && s->p[i] != '\r') {
+            i++;
+            continue;
+        }
         size_t end = i + (s->p[i] == '\r' && i + 1 < s->n && s->p[i + 1] == '\n' ? 2 : 1);
         v[n++] = QN_TV_OF_STR(qn_tpl_sub(s, from, keep && qn_tpl_truth(keep) ? end : i));
         from = i = end;
@@ -127,7 +156,8 @@ METHOD(m_splitlines)
 }
 
 /* startswith, endswith: one string or a tuple of them. */
-static bool affix(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args *a, bool end, qn_tpl_value *out)
+static bool affix(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args *a, bool end,
+                  qn_tpl_value *out)
 {
     const qn_tpl_value *x = qn_tpl_arg(a, 0, "prefix");
     qn_tpl_list l = {.n = 1, .v = x};
@@ -136,16 +166,25 @@ static bool affix(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args 
     if (x->kind == QN_TV_UNDEFINED) return qn_tpl_fail_undefined(r, x);
     if (x->kind == QN_TV_TUPLE) l = x->list;
     for (size_t i = 0; i < l.n; i++) {
-        if (l.v[i].kind != QN_TV_STR) return qn_tpl_fail(r, "a string or a tuple of strings is expected, not '%s'", qn_tpl_type(&l.v[i]));
+        if (l.v[i].kind != QN_TV_STR)
+            return qn_tpl_fail(r, "a string or a tuple of strings is expected, not '%s'",
+                               qn_tpl_type(&l.v[i]));
         const qn_tpl_str *s = &self->s, *w = &l.v[i].s;
         yes = yes || (w->n <= s->n && (w->n == 0 || !memcmp(s->p + (end ? s->n - w->n : 0), w->p, w->n)));
     }
     return *out = QN_TV_OF_BOOL(yes), true;
 }
-METHOD(m_startswith) { return affix(r, self, a, false, out); }
-METHOD(m_endswith) { return affix(r, self, a, true, out); }
+METHOD(m_startswith)
+{
+    return affix(r, self, a, false, out);
+}
+METHOD(m_endswith)
+{
+    return affix(r, self, a, true, out);
+}
 
-static bool remove_affix(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args *a, bool end, qn_tpl_value *out)
+static bool remove_affix(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args *a, bool end,
+                         qn_tpl_value *out)
 {
     qn_tpl_value has;
     if (!affix(r, self, a, end, &has)) return false;
@@ -155,14 +194,21 @@ static bool remove_affix(qn_tpl_render *r, const qn_tpl_value *self, const qn_tp
     *out = QN_TV_OF_STR(qn_tpl_sub(&self->s, end ? 0 : n, end ? self->s.n - n : self->s.n));
     return true;
 }
-METHOD(m_removeprefix) { return remove_affix(r, self, a, false, out); }
-METHOD(m_removesuffix) { return remove_affix(r, self, a, true, out); }
+METHOD(m_removeprefix)
+{
+    return remove_affix(r, self, a, false, out);
+}
+METHOD(m_removesuffix)
+{
+    return remove_affix(r, self, a, true, out);
+}
 
 METHOD(m_replace)
 {
     bool fine;
     int64_t count;
-    const qn_tpl_str *from = str_arg(r, a, 0, "old", &fine), *to = fine ? str_arg(r, a, 1, "new", &fine) : NULL;
+    const qn_tpl_str *from = str_arg(r, a, 0, "old", &fine),
+                     *to = fine ? str_arg(r, a, 1, "new", &fine) : NULL;
     if (!fine || !int_arg(r, a, 2, "count", -1, &count)) return false;
     if (!from || !to) return qn_tpl_fail(r, "replace() takes two strings");
     *out = QN_TV(QN_TV_STR);
@@ -174,12 +220,29 @@ static bool cased(qn_tpl_render *r, const qn_tpl_value *self, char how, qn_tpl_v
     *out = QN_TV(QN_TV_STR);
     return qn_tpl_case(r, &self->s, how, &out->s);
 }
-METHOD(m_upper) { (void)a; return cased(r, self, 'U', out); }
-METHOD(m_lower) { (void)a; return cased(r, self, 'L', out); }
-METHOD(m_title) { (void)a; return cased(r, self, 'T', out); }
-METHOD(m_capitalize) { (void)a; return cased(r, self, 'C', out); }
+METHOD(m_upper)
+{
+    (void)a;
+    return cased(r, self, 'U', out);
+}
+METHOD(m_lower)
+{
+    (void)a;
+    return cased(r, self, 'L', out);
+}
+METHOD(m_title)
+{
+    (void)a;
+    return cased(r, self, 'T', out);
+}
+METHOD(m_capitalize)
+{
+    (void)a;
+    return cased(r, self, 'C', out);
+}
 
-static bool find(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args *a, bool last, qn_tpl_value *out)
+static bool find(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args *a, bool last,
+                 qn_tpl_value *out)
 {
     bool fine;
     const qn_tpl_str *w = str_arg(r, a, 0, "sub", &fine);
@@ -189,8 +252,14 @@ static bool find(qn_tpl_render *r, const qn_tpl_value *self, const qn_tpl_args *
     *out = QN_TV_OF_INT(at == SIZE_MAX ? -1 : (int64_t)qn_tpl_chars(&before));
     return qn_tpl_step(r, 1 + self->s.n / 64);
 }
-METHOD(m_find) { return find(r, self, a, false, out); }
-METHOD(m_rfind) { return find(r, self, a, true, out); }
+METHOD(m_find)
+{
+    return find(r, self, a, false, out);
+}
+METHOD(m_rfind)
+{
+    return find(r, self, a, true, out);
+}
 METHOD(m_str_index)
 {
     if (!find(r, self, a, false, out)) return false;
@@ -216,14 +285,20 @@ METHOD(m_join)
     if (!x) return qn_tpl_fail(r, "an argument is missing");
     if (!qn_tpl_iterate(r, x, &l)) return false;
     for (size_t i = 0; i < l.n; i++) {
-        if (l.v[i].kind != QN_TV_STR) return qn_tpl_fail(r, "sequence item %zu: expected str instance, %s found", i, qn_tpl_type(&l.v[i]));
-        if (!qn_tpl_step(r, 1) || (i && !qn_tpl_add(r, &t, &self->s)) || !qn_tpl_add(r, &t, &l.v[i].s)) return false;
+        if (l.v[i].kind != QN_TV_STR)
+            return qn_tpl_fail(r, "sequence item %zu: expected str instance, %s found", i,
+                               qn_tpl_type(&l.v[i]));
+        if (!qn_tpl_step(r, 1) || (i && !qn_tpl_add(r, &t, &self->s)) || !qn_tpl_add(r, &t, &l.v[i].s))
+            return false;
     }
     *out = QN_TV_OF_STR(qn_tpl_done(&t));
     return true;
 }
 
-METHOD(m_format) { return qn_tpl_format(r, &self->s, a, out); }
+METHOD(m_format)
+{
+    return qn_tpl_format(r, &self->s, a, out);
+}
 
 /* isdigit and its like: every character in the class, and at least one. */
 static bool all_chars(const qn_tpl_value *self, char what, qn_tpl_value *out)
@@ -233,15 +308,39 @@ static bool all_chars(const qn_tpl_value *self, char what, qn_tpl_value *out)
         uint32_t cp;
         i += qn_tpl_char_at(self->s.p + i, self->s.n - i, &cp);
         utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
-        bool letter = c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO, digit = c == UTF8PROC_CATEGORY_ND;
-        yes = what == 's' ? qn_tpl_is_space(cp) : what == 'd' ? digit : what == 'a' ? letter : letter || digit;
+        bool letter = c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO,
+             digit = c == UTF8PROC_CATEGORY_ND;
+        yes = what == 's'   ? qn_tpl_is_space(cp)
+              : what == 'd' ? digit
+              : what == 'a' ? letter
+                            : letter || digit;
     }
     return *out = QN_TV_OF_BOOL(yes), true;
 }
-METHOD(m_isdigit) { (void)r; (void)a; return all_chars(self, 'd', out); }
-METHOD(m_isalpha) { (void)r; (void)a; return all_chars(self, 'a', out); }
-METHOD(m_isalnum) { (void)r; (void)a; return all_chars(self, 'n', out); }
-METHOD(m_isspace) { (void)r; (void)a; return all_chars(self, 's', out); }
+METHOD(m_isdigit)
+{
+    (void)r;
+    (void)a;
+    return all_chars(self, 'd', out);
+}
+METHOD(m_isalpha)
+{
+    (void)r;
+    (void)a;
+    return all_chars(self, 'a', out);
+}
+METHOD(m_isalnum)
+{
+    (void)r;
+    (void)a;
+    return all_chars(self, 'n', out);
+}
+METHOD(m_isspace)
+{
+    (void)r;
+    (void)a;
+    return all_chars(self, 's', out);
+}
 
 static bool cased_test(qn_tpl_render *r, const qn_tpl_value *self, const char *test, qn_tpl_value *out)
 {
@@ -249,8 +348,16 @@ static bool cased_test(qn_tpl_render *r, const qn_tpl_value *self, const char *t
     qn_tpl_args none = {0};
     return qn_tpl_find_test(test, 5)(r, self, &none, &yes) && (*out = QN_TV_OF_BOOL(yes), true);
 }
-METHOD(m_isupper) { (void)a; return cased_test(r, self, "upper", out); }
-METHOD(m_islower) { (void)a; return cased_test(r, self, "lower", out); }
+METHOD(m_isupper)
+{
+    (void)a;
+    return cased_test(r, self, "upper", out);
+}
+METHOD(m_islower)
+{
+    (void)a;
+    return cased_test(r, self, "lower", out);
+}
 
 METHOD(m_get)
 {
@@ -286,9 +393,23 @@ static bool side(qn_tpl_render *r, const qn_tpl_value *self, bool keys, qn_tpl_v
     *out = (qn_tpl_value){.kind = QN_TV_LIST, .list = {.n = d.n, .v = keys ? d.k : d.v}};
     return true;
 }
-METHOD(m_keys) { (void)a; return side(r, self, true, out); }
-METHOD(m_values) { (void)a; return side(r, self, false, out); }
-METHOD(m_copy) { (void)r; (void)a; *out = *self; return true; }
+METHOD(m_keys)
+{
+    (void)a;
+    return side(r, self, true, out);
+}
+METHOD(m_values)
+{
+    (void)a;
+    return side(r, self, false, out);
+}
+METHOD(m_copy)
+{
+    (void)r;
+    (void)a;
+    *out = *self;
+    return true;
+}
 
 METHOD(m_list_count)
 {
@@ -328,27 +449,57 @@ static const struct {
     const char *name;
     int of;
     method_fn fn;
-} methods[] = {{"strip", OF_STR, m_strip}, {"lstrip", OF_STR, m_lstrip}, {"rstrip", OF_STR, m_rstrip}, {"split", OF_STR, m_split},
-               {"rsplit", OF_STR, m_rsplit}, {"splitlines", OF_STR, m_splitlines}, {"startswith", OF_STR, m_startswith},
-               {"endswith", OF_STR, m_endswith}, {"removeprefix", OF_STR, m_removeprefix}, {"removesuffix", OF_STR, m_removesuffix},
-               {"replace", OF_STR, m_replace}, {"upper", OF_STR, m_upper}, {"lower", OF_STR, m_lower}, {"title", OF_STR, m_title},
-               {"capitalize", OF_STR, m_capitalize}, {"find", OF_STR, m_find}, {"rfind", OF_STR, m_rfind}, {"index", OF_STR, m_str_index},
-               {"count", OF_STR, m_str_count}, {"join", OF_STR, m_join}, {"format", OF_STR, m_format}, {"isdigit", OF_STR, m_isdigit},
-               {"isalpha", OF_STR, m_isalpha}, {"isalnum", OF_STR, m_isalnum}, {"isspace", OF_STR, m_isspace}, {"isupper", OF_STR, m_isupper},
-               {"islower", OF_STR, m_islower}, {"get", OF_DICT, m_get}, {"items", OF_DICT, m_items}, {"keys", OF_DICT, m_keys},
-               {"values", OF_DICT, m_values}, {"copy", OF_DICT | OF_LIST, m_copy}, {"count", OF_LIST, m_list_count},
-               {"index", OF_LIST, m_list_index}, {"cycle", OF_LOOP, m_cycle}};
+} methods[] = {{"strip", OF_STR, m_strip},
+               {"lstrip", OF_STR, m_lstrip},
+               {"rstrip", OF_STR, m_rstrip},
+               {"split", OF_STR, m_split},
+               {"rsplit", OF_STR, m_rsplit},
+               {"splitlines", OF_STR, m_splitlines},
+               {"startswith", OF_STR, m_startswith},
+               {"endswith", OF_STR, m_endswith},
+               {"removeprefix", OF_STR, m_removeprefix},
+               {"removesuffix", OF_STR, m_removesuffix},
+               {"replace", OF_STR, m_replace},
+               {"upper", OF_STR, m_upper},
+               {"lower", OF_STR, m_lower},
+               {"title", OF_STR, m_title},
+               {"capitalize", OF_STR, m_capitalize},
+               {"find", OF_STR, m_find},
+               {"rfind", OF_STR, m_rfind},
+               {"index", OF_STR, m_str_index},
+               {"count", OF_STR, m_str_count},
+               {"join", OF_STR, m_join},
+               {"format", OF_STR, m_format},
+               {"isdigit", OF_STR, m_isdigit},
+               {"isalpha", OF_STR, m_isalpha},
+               {"isalnum", OF_STR, m_isalnum},
+               {"isspace", OF_STR, m_isspace},
+               {"isupper", OF_STR, m_isupper},
+               {"islower", OF_STR, m_islower},
+               {"get", OF_DICT, m_get},
+               {"items", OF_DICT, m_items},
+               {"keys", OF_DICT, m_keys},
+               {"values", OF_DICT, m_values},
+               {"copy", OF_DICT | OF_LIST, m_copy},
+               {"count", OF_LIST, m_list_count},
+               {"index", OF_LIST, m_list_index},
+               {"cycle", OF_LOOP, m_cycle}};
 
 static int kind_mask(const qn_tpl_value *v)
 {
-    return v->kind == QN_TV_STR ? OF_STR : qn_tpl_is_dict(v) ? OF_DICT : qn_tpl_is_list(v) ? OF_LIST : v->kind == QN_TV_LOOP ? OF_LOOP : 0;
+    return v->kind == QN_TV_STR    ? OF_STR
+           : qn_tpl_is_dict(v)     ? OF_DICT
+           : qn_tpl_is_list(v)     ? OF_LIST
+           : v->kind == QN_TV_LOOP ? OF_LOOP
+                                   : 0;
 }
 
 const char *qn_tpl_method_name(const qn_tpl_value *v, const char *name, size_t n)
 {
     int of = kind_mask(v);
     for (size_t i = 0; of && i < sizeof methods / sizeof methods[0]; i++)
-        if ((methods[i].of & of) && strlen(methods[i].name) == n && !memcmp(methods[i].name, name, n)) return methods[i].name;
+        if ((methods[i].of & of) && strlen(methods[i].name) == n && !memcmp(methods[i].name, name, n))
+            return methods[i].name;
     return NULL;
 }
 
@@ -356,6 +507,7 @@ bool qn_tpl_call_method(qn_tpl_render *r, const qn_tpl_method *m, const qn_tpl_a
 {
     int of = kind_mask(&m->self);
     for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
-        if ((methods[i].of & of) && !strcmp(methods[i].name, m->name)) return methods[i].fn(r, &m->self, args, out);
+        if ((methods[i].of & of) && !strcmp(methods[i].name, m->name))
+            return methods[i].fn(r, &m->self, args, out);
     return qn_tpl_fail(r, "no method '%s'", m->name);
 }

@@ -1,7 +1,7 @@
 /* template_parse.c - the statements of a template, and the functions that make and destroy one.
  *
- * Recursive descent over the tokens; the depth is counted so that no template can use up the stack. Expressions
- * are in template_expr.c. */
+ * Recursive descent over the tokens; the depth is counted so that no template can use up the stack.
+ * Expressions are in template_expr.c. */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -90,7 +90,10 @@ bool qn_tpl_enter(qn_tpl_parser *p)
     return false;
 }
 
-bool qn_tpl_at_op(const qn_tpl_parser *p, char op) { return p->tok[p->at].kind == QN_TT_OP && p->tok[p->at].op == op; }
+bool qn_tpl_at_op(const qn_tpl_parser *p, char op)
+{
+    return p->tok[p->at].kind == QN_TT_OP && p->tok[p->at].op == op;
+}
 
 bool qn_tpl_at_name(const qn_tpl_parser *p, const char *name)
 {
@@ -108,7 +111,8 @@ bool qn_tpl_expect_op(qn_tpl_parser *p, char op)
 bool qn_tpl_expect_end(qn_tpl_parser *p, qn_tpl_token_kind end)
 {
     if (p->tok[p->at].kind != end)
-        return qn_tpl_parse_fail(p, p->tok[p->at].line, "expected %s", end == QN_TT_VAR_END ? "}}" : "%}"), false;
+        return qn_tpl_parse_fail(p, p->tok[p->at].line, "expected %s", end == QN_TT_VAR_END ? "}}" : "%}"),
+               false;
     p->at++;
     return true;
 }
@@ -156,7 +160,8 @@ static qn_tpl_node *parse_for(qn_tpl_parser *p, uint32_t line)
     const char *end;
     uint32_t cap = 0;
     if (!n || !(n->a = qn_tpl_parse_target(p, false))) return NULL;
-    if (!qn_tpl_at_name(p, "in")) return qn_tpl_parse_fail(p, line, "expected 'in' after the names of a for block");
+    if (!qn_tpl_at_name(p, "in"))
+        return qn_tpl_parse_fail(p, line, "expected 'in' after the names of a for block");
     p->at++;
     if (!(n->b = qn_tpl_parse_tuple(p, false))) return NULL;
     if (qn_tpl_at_name(p, "if")) {
@@ -228,7 +233,9 @@ static qn_tpl_node *macro_body(qn_tpl_parser *p, qn_tpl_node *m, const char *end
 static qn_tpl_node *parse_macro(qn_tpl_parser *p, uint32_t line)
 {
     qn_tpl_node *m = qn_tpl_new_node(p, QN_TN_MACRO, line);
-    if (!m || !(m->name = qn_tpl_expect_name(p)) || !parse_parameters(p, m) || !qn_tpl_expect_end(p, QN_TT_BLOCK_END)) return NULL;
+    if (!m || !(m->name = qn_tpl_expect_name(p)) || !parse_parameters(p, m) ||
+        !qn_tpl_expect_end(p, QN_TT_BLOCK_END))
+        return NULL;
     return macro_body(p, m, "endmacro");
 }
 
@@ -246,8 +253,10 @@ static qn_tpl_node *parse_call(qn_tpl_parser *p, uint32_t line)
 
 static qn_tpl_node *parse_filter_block(qn_tpl_parser *p, uint32_t line)
 {
-    qn_tpl_node *n = qn_tpl_new_node(p, QN_TN_FILTER_BLOCK, line), *in = qn_tpl_new_node(p, QN_TN_BLOCK_VALUE, line);
-    if (!n || !in || !(n->a = qn_tpl_parse_filters(p, in)) || !qn_tpl_expect_end(p, QN_TT_BLOCK_END)) return NULL;
+    qn_tpl_node *n = qn_tpl_new_node(p, QN_TN_FILTER_BLOCK, line),
+                *in = qn_tpl_new_node(p, QN_TN_BLOCK_VALUE, line);
+    if (!n || !in || !(n->a = qn_tpl_parse_filters(p, in)) || !qn_tpl_expect_end(p, QN_TT_BLOCK_END))
+        return NULL;
     n->b = body_until(p, "endfilter");
     return n->b ? n : NULL;
 }
@@ -282,7 +291,9 @@ static qn_tpl_node *parse_generation(qn_tpl_parser *p, uint32_t line)
 
 static qn_tpl_node *parse_jump(qn_tpl_parser *p, uint32_t line, qn_tpl_node_kind kind)
 {
-    if (!p->loops) return qn_tpl_parse_fail(p, line, "%s outside of a for block", kind == QN_TN_BREAK ? "break" : "continue");
+    if (!p->loops)
+        return qn_tpl_parse_fail(p, line, "%s outside of a for block",
+                                 kind == QN_TN_BREAK ? "break" : "continue");
     qn_tpl_node *n = qn_tpl_new_node(p, kind, line);
     return n && qn_tpl_expect_end(p, QN_TT_BLOCK_END) ? n : NULL;
 }
@@ -293,22 +304,27 @@ static qn_tpl_node *parse_statement(qn_tpl_parser *p, const qn_tpl_token *t)
     static const struct {
         const char *name;
         qn_tpl_node *(*parse)(qn_tpl_parser *, uint32_t);
-    } tags[] = {{"if", parse_if},         {"for", parse_for},   {"set", parse_set},
-                {"macro", parse_macro},   {"call", parse_call}, {"filter", parse_filter_block},
-                {"with", parse_with},     {"generation", parse_generation}};
-    static const char *const refused[] = {"include", "import", "from", "extends", "block", "autoescape", "do", "trans", "debug"};
+    } tags[] = {{"if", parse_if},     {"for", parse_for},
+                {"set", parse_set},   {"macro", parse_macro},
+                {"call", parse_call}, {"filter", parse_filter_block},
+                {"with", parse_with}, {"generation", parse_generation}};
+    static const char *const refused[] = {"include",    "import", "from",  "extends", "block",
+                                          "autoescape", "do",     "trans", "debug"};
     for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
-        if (t->n == strlen(tags[i].name) && !memcmp(t->p, tags[i].name, t->n)) return tags[i].parse(p, t->line);
+        if (t->n == strlen(tags[i].name) && !memcmp(t->p, tags[i].name, t->n))
+            return tags[i].parse(p, t->line);
     if (t->n == 5 && !memcmp(t->p, "break", 5)) return parse_jump(p, t->line, QN_TN_BREAK);
     if (t->n == 8 && !memcmp(t->p, "continue", 8)) return parse_jump(p, t->line, QN_TN_CONTINUE);
     char name[40];
     qn_printable(name, sizeof name, t->p, t->n);
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
-        if (!strcmp(name, refused[i])) return qn_tpl_parse_fail(p, t->line, "the block '%s' is not supported in a chat template", name);
+        if (!strcmp(name, refused[i]))
+            return qn_tpl_parse_fail(p, t->line, "the block '%s' is not supported in a chat template", name);
     return qn_tpl_parse_fail(p, t->line, "unknown or unexpected block '%s'", name);
 }
 
-/* Statements up to one of `ends` (NULL-terminated; NULL: the end of the template). The tag's name is consumed. */
+/* Statements up to one of `ends` (NULL-terminated; NULL: the end of the template). The tag's name is
+ * consumed. */
 static qn_tpl_node *parse_body(qn_tpl_parser *p, const char *const *ends, const char **end)
 {
     qn_tpl_node *seq = qn_tpl_new_node(p, QN_TN_SEQUENCE, p->tok[p->at].line);
@@ -369,7 +385,8 @@ qn_status qn_template_parse(qn_template **out, const char *source, size_t n, qn_
     const char *end;
     *out = NULL;
     if (n > QN_TPL_MAX_SOURCE)
-        return qn_fail(err, QN_TOO_LARGE, "a chat template of %zu bytes is over the limit of %zu", n, QN_TPL_MAX_SOURCE);
+        return qn_fail(err, QN_TOO_LARGE, "a chat template of %zu bytes is over the limit of %zu", n,
+                       QN_TPL_MAX_SOURCE);
     qn_status st = check_utf8(source, n, err);
     if (st) return st;
     qn_template *t = calloc(1, sizeof *t);

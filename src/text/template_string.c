@@ -21,7 +21,9 @@ void *qn_tpl_arena_alloc(qn_tpl_arena *a, size_t n)
     a->over = true;
     if (!qn_size_round_up(n ? n : 1, 16, &need)) return NULL;
     if (need > a->left) {
-        size_t bytes = need > CHUNK / 4 ? need : CHUNK; /* big ones get a chunk of their own and leave the rest as it is */
+        size_t bytes = need > CHUNK / 4
+                           ? need
+                           : CHUNK; /* big ones get a chunk of their own and leave the rest as it is */
         if (bytes > a->max_bytes - a->used) return NULL;
         qn_tpl_chunk *c = malloc(sizeof *c + bytes);
         a->over = false;
@@ -51,10 +53,14 @@ void qn_tpl_arena_deinit(qn_tpl_arena *a)
 void *qn_tpl_alloc(qn_tpl_render *r, size_t n, size_t size)
 {
     uint64_t bytes;
-    void *p = qn_size_mul(n, size, &bytes) ? qn_tpl_arena_alloc(&r->arena, bytes) : (r->arena.over = true, NULL);
+    void *p =
+        qn_size_mul(n, size, &bytes) ? qn_tpl_arena_alloc(&r->arena, bytes) : (r->arena.over = true, NULL);
     if (p) return p;
-    if (r->arena.over) qn_tpl_fail_limit(r, QN_TOO_LARGE, "its values take more than the limit of %zu bytes", r->arena.max_bytes);
-    else qn_tpl_fail_limit(r, QN_NOMEM, "no memory for its values");
+    if (r->arena.over)
+        qn_tpl_fail_limit(r, QN_TOO_LARGE, "its values take more than the limit of %zu bytes",
+                          r->arena.max_bytes);
+    else
+        qn_tpl_fail_limit(r, QN_NOMEM, "no memory for its values");
     return NULL;
 }
 
@@ -69,8 +75,9 @@ size_t qn_tpl_char_at(const char *p, size_t n, uint32_t *cp)
 
 bool qn_tpl_is_space(uint32_t c)
 {
-    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
-           c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+           c == 0x3000;
 }
 
 size_t qn_tpl_chars(const qn_tpl_str *s)
@@ -131,7 +138,8 @@ bool qn_tpl_str_is(const qn_tpl_str *s, const char *literal)
 static bool make_room(qn_tpl_render *r, qn_tpl_text *t, size_t n)
 {
     if (n > QN_TPL_MAX_OUTPUT - t->n)
-        return qn_tpl_fail_limit(r, QN_TOO_LARGE, "it makes more than the limit of %zu bytes of text", QN_TPL_MAX_OUTPUT);
+        return qn_tpl_fail_limit(r, QN_TOO_LARGE, "it makes more than the limit of %zu bytes of text",
+                                 QN_TPL_MAX_OUTPUT);
     if (n <= t->cap - t->n) return true;
     size_t cap = t->cap ? t->cap : 240;
     while (cap - t->n < n) cap *= 2;
@@ -168,9 +176,13 @@ bool qn_tpl_add(qn_tpl_render *r, qn_tpl_text *t, const qn_tpl_str *s)
     return qn_tpl_step(r, s->n / 1024);
 }
 
-qn_tpl_str qn_tpl_done(const qn_tpl_text *t) { return (qn_tpl_str){.p = t->n ? t->p : "", .o = t->n ? t->o : NULL, .n = t->n}; }
+qn_tpl_str qn_tpl_done(const qn_tpl_text *t)
+{
+    return (qn_tpl_str){.p = t->n ? t->p : "", .o = t->n ? t->o : NULL, .n = t->n};
+}
 
-bool qn_tpl_replace(qn_tpl_render *r, const qn_tpl_str *s, const qn_tpl_str *from, const qn_tpl_str *to, int64_t count, qn_tpl_str *out)
+bool qn_tpl_replace(qn_tpl_render *r, const qn_tpl_str *s, const qn_tpl_str *from, const qn_tpl_str *to,
+                    int64_t count, qn_tpl_str *out)
 {
     qn_tpl_text t = {0};
     size_t i = 0;
@@ -215,9 +227,11 @@ bool qn_tpl_case(qn_tpl_render *r, const qn_tpl_str *s, char how, qn_tpl_str *ou
         bool up = how == 'U' || ((how == 'C' || how == 'T') && first);
         utf8proc_int32_t c = (utf8proc_int32_t)cp, m = up ? utf8proc_toupper(c) : utf8proc_tolower(c);
         utf8proc_category_t cat = utf8proc_category(c);
-        first = how == 'T' && !(cat == UTF8PROC_CATEGORY_LU || cat == UTF8PROC_CATEGORY_LL || cat == UTF8PROC_CATEGORY_LT);
+        first = how == 'T' &&
+                !(cat == UTF8PROC_CATEGORY_LU || cat == UTF8PROC_CATEGORY_LL || cat == UTF8PROC_CATEGORY_LT);
         utf8proc_ssize_t k = utf8proc_encode_char(m, d);
-        if (up && cp == 0xdf) d[0] = 'S', d[1] = how == 'U' ? 'S' : 's', k = 2; /* the one common letter that grows */
+        if (up && cp == 0xdf)
+            d[0] = 'S', d[1] = how == 'U' ? 'S' : 's', k = 2; /* the one common letter that grows */
         if (!qn_tpl_add_data(r, &t, (char *)d, (size_t)k, all)) return false;
     }
     *out = qn_tpl_done(&t);

@@ -1,6 +1,7 @@
-/* fail_malloc.c - a library for LD_PRELOAD: the QUERN_FAIL_AT-th allocation of the process (from 1) and all after it return NULL,
- * or only that one with QUERN_FAIL_ONCE=1. With QUERN_COUNT_TO=FILE the number of allocations is written there at the end.
- * Allocations before main (the loader's, the constructors') are counted too, and served. For tests/full/faults.sh. */
+/* fail_malloc.c - a library for LD_PRELOAD: the QUERN_FAIL_AT-th allocation of the process (from 1) and all
+ * after it return NULL, or only that one with QUERN_FAIL_ONCE=1. With QUERN_COUNT_TO=FILE the number of
+ * allocations is written there at the end. Allocations before main (the loader's, the constructors') are
+ * counted too, and served. For tests/full/faults.sh. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -45,6 +46,15 @@ static int fails(void)
     return 1;
 }
 
-void *malloc(size_t n) { return fails() ? NULL : __libc_malloc(n); }
-void *calloc(size_t n, size_t size) { return fails() ? NULL : __libc_calloc(n, size); }
-void *realloc(void *p, size_t n) { return fails() ? NULL : __libc_realloc(p, n); }
+void *malloc(size_t n)
+{
+    return fails() ? NULL : __libc_malloc(n);
+}
+void *calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : __libc_calloc(n, size);
+}
+void *realloc(void *p, size_t n)
+{
+    return fails() ? NULL : __libc_realloc(p, n);
+}

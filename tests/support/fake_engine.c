@@ -14,13 +14,15 @@ static void die(const char *what)
     abort();
 }
 
-/* ---- text --------------------------------------------------------------------------------------------------- */
+/* ---- text
+ * --------------------------------------------------------------------------------------------------- */
 
 struct fake_detok {
     fake_engine *f;
 };
 
-static qn_status tokenize(void *self, const char *text, size_t n, bool special, int32_t **ids, size_t *n_ids, qn_error *err)
+static qn_status tokenize(void *self, const char *text, size_t n, bool special, int32_t **ids, size_t *n_ids,
+                          qn_error *err)
 {
     fake_engine *f = self;
     (void)err;
@@ -31,8 +33,8 @@ static qn_status tokenize(void *self, const char *text, size_t n, bool special, 
     return QN_OK;
 }
 
-static qn_status chat_tokenize(void *self, const char *messages, size_t n, const qn_chat_options *o, int32_t **ids, size_t *n_ids,
-                               bool *thinking, qn_error *err)
+static qn_status chat_tokenize(void *self, const char *messages, size_t n, const qn_chat_options *o,
+                               int32_t **ids, size_t *n_ids, bool *thinking, qn_error *err)
 {
     fake_engine *f = self;
     if (f->fail_template) {
@@ -57,12 +59,16 @@ static qn_status detok_create(void *self, qn_detok **out, qn_error *err)
     return QN_OK;
 }
 
-static void detok_destroy(qn_detok *d) { free(d); }
+static void detok_destroy(qn_detok *d)
+{
+    free(d);
+}
 
 static qn_status detok_push(qn_detok *d, int32_t id, const char **text, size_t *n, qn_error *err)
 {
     fake_engine *f = ((struct fake_detok *)d)->f;
-    if (f->fail_detok || id < 0 || id >= f->n_pieces) return qn_fail(err, QN_INVALID, "token %d is outside the vocabulary", id);
+    if (f->fail_detok || id < 0 || id >= f->n_pieces)
+        return qn_fail(err, QN_INVALID, "token %d is outside the vocabulary", id);
     *text = f->pieces[id];
     *n = strlen(*text);
     return QN_OK;
@@ -95,9 +101,13 @@ static qn_status answer_create(qn_answer **out, bool thinking, const char *tools
     return QN_OK;
 }
 
-static void answer_destroy(qn_answer *a) { free(a); }
+static void answer_destroy(qn_answer *a)
+{
+    free(a);
+}
 
-static qn_status answer_push(qn_answer *answer, const char *text, size_t n, qn_answer_fn fn, void *ctx, qn_error *err)
+static qn_status answer_push(qn_answer *answer, const char *text, size_t n, qn_answer_fn fn, void *ctx,
+                             qn_error *err)
 {
     struct fake_answer *a = (struct fake_answer *)answer;
     (void)err;
@@ -109,7 +119,8 @@ static qn_status answer_push(qn_answer *answer, const char *text, size_t n, qn_a
             a->at = NAME;
             a->n_name = 0;
         } else if (c == 3 && a->at == NAME) {
-            fn(ctx, &(qn_answer_event){.kind = QN_ANSWER_CALL, .call = a->calls, .text = a->name, .n = a->n_name});
+            fn(ctx,
+               &(qn_answer_event){.kind = QN_ANSWER_CALL, .call = a->calls, .text = a->name, .n = a->n_name});
             a->at = ARGUMENTS;
         } else if (c == 4 && a->at == ARGUMENTS) {
             a->calls++;
@@ -141,7 +152,8 @@ static qn_status answer_finish(qn_answer *a, qn_answer_fn fn, void *ctx, qn_erro
     return QN_OK;
 }
 
-/* ---- scheduler ---------------------------------------------------------------------------------------------- */
+/* ---- scheduler
+ * ---------------------------------------------------------------------------------------------- */
 
 static qn_status submit(void *self, const qn_job_params *p, qn_job_id *id, qn_error *err)
 {
@@ -192,7 +204,10 @@ static void wait_for(fake_engine *f, const bool *flag, uint32_t k, const char *w
     pthread_mutex_unlock(&f->lock);
 }
 
-void fake_wait_job(fake_engine *f, uint32_t k) { wait_for(f, NULL, k, "a job"); }
+void fake_wait_job(fake_engine *f, uint32_t k)
+{
+    wait_for(f, NULL, k, "a job");
+}
 
 void fake_wait_cancel(fake_engine *f, uint32_t k)
 {
@@ -275,12 +290,24 @@ void fake_engine_start(fake_engine *f, const char *const *pieces, int32_t n_piec
     *f = (fake_engine){.pieces = pieces, .n_pieces = n_pieces, .automatic = automatic, .max_open = 64};
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
-    f->table = (qn_server_backend){.self = f, .model_name = "fake", .vocab = FAKE_VOCAB, .context = FAKE_CONTEXT,
+    f->table = (qn_server_backend){.self = f,
+                                   .model_name = "fake",
+                                   .vocab = FAKE_VOCAB,
+                                   .context = FAKE_CONTEXT,
                                    .sampling = {.temperature = 0.6f, .top_p = 0.95f, .top_k = 20},
-                                   .tokenize = tokenize, .chat_tokenize = chat_tokenize, .detok_create = detok_create,
-                                   .detok_destroy = detok_destroy, .detok_push = detok_push, .detok_finish = detok_finish,
-                                   .answer_create = answer_create, .answer_destroy = answer_destroy, .answer_push = answer_push,
-                                   .answer_finish = answer_finish, .submit = submit, .cancel = cancel, .stats = stats};
+                                   .tokenize = tokenize,
+                                   .chat_tokenize = chat_tokenize,
+                                   .detok_create = detok_create,
+                                   .detok_destroy = detok_destroy,
+                                   .detok_push = detok_push,
+                                   .detok_finish = detok_finish,
+                                   .answer_create = answer_create,
+                                   .answer_destroy = answer_destroy,
+                                   .answer_push = answer_push,
+                                   .answer_finish = answer_finish,
+                                   .submit = submit,
+                                   .cancel = cancel,
+                                   .stats = stats};
     if (automatic && pthread_create(&f->player, NULL, play, f)) abort();
 }
 
@@ -306,7 +333,8 @@ static void *run(void *ctx)
     return NULL;
 }
 
-void fake_server_start_loading(fake_server *s, const qn_server_options *o, const char *const *pieces, int32_t n_pieces, bool automatic)
+void fake_server_start_loading(fake_server *s, const qn_server_options *o, const char *const *pieces,
+                               int32_t n_pieces, bool automatic)
 {
     qn_error err = {0};
     qn_server_options options = o ? *o : qn_server_options_defaults();
@@ -320,7 +348,8 @@ void fake_server_start_loading(fake_server *s, const qn_server_options *o, const
     if (pthread_create(&s->thread, NULL, run, s)) abort();
 }
 
-void fake_server_start(fake_server *s, const qn_server_options *o, const char *const *pieces, int32_t n_pieces, bool automatic)
+void fake_server_start(fake_server *s, const qn_server_options *o, const char *const *pieces,
+                       int32_t n_pieces, bool automatic)
 {
     fake_server_start_loading(s, o, pieces, n_pieces, automatic);
     qn_server_set_backend(s->server, &s->engine.table);

@@ -1,7 +1,9 @@
-/* fake_engine.h - a backend without a model: the test plays the scheduler, or lets a thread play a fixed answer.
+/* fake_engine.h - a backend without a model: the test plays the scheduler, or lets a thread play a fixed
+ * answer.
  *
- * A token's text is pieces[id]. Prompts are tokenised to one id a byte. The answer parser knows four marks instead of tags: \1 ends
- * the thought, \2NAME\3ARGUMENTS\4 is a call. Waiting functions fail the test after 20 s. */
+ * A token's text is pieces[id]. Prompts are tokenised to one id a byte. The answer parser knows four marks
+ * instead of tags: \1 ends the thought, \2NAME\3ARGUMENTS\4 is a call. Waiting functions fail the test after
+ * 20 s. */
 #ifndef QN_TESTS_FAKE_ENGINE_H
 #define QN_TESTS_FAKE_ENGINE_H
 
@@ -11,8 +13,8 @@
 #include "server/server.h"
 
 #define FAKE_MAX_JOBS 256
-#define FAKE_CONTEXT 1000
-#define FAKE_VOCAB 300
+#define FAKE_CONTEXT  1000
+#define FAKE_VOCAB    300
 
 typedef struct fake_job {
     qn_job_id id;
@@ -58,9 +60,11 @@ typedef struct fake_server {
     pthread_t thread;
     qn_status status;
 } fake_server;
-void fake_server_start(fake_server *s, const qn_server_options *o, const char *const *pieces, int32_t n_pieces, bool automatic);
+void fake_server_start(fake_server *s, const qn_server_options *o, const char *const *pieces,
+                       int32_t n_pieces, bool automatic);
 /* As if the model were still loading: no backend yet. */
-void fake_server_start_loading(fake_server *s, const qn_server_options *o, const char *const *pieces, int32_t n_pieces, bool automatic);
+void fake_server_start_loading(fake_server *s, const qn_server_options *o, const char *const *pieces,
+                               int32_t n_pieces, bool automatic);
 void fake_server_stop(fake_server *s);
 
 #endif

@@ -14,7 +14,8 @@
 int http_connect(uint16_t port)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct timeval limit = {.tv_sec = 20};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
@@ -68,11 +69,13 @@ void http_leave(int fd, bool reset)
     close(fd);
 }
 
-char *http_request(const char *method, const char *path, const char *headers, const char *body, size_t n_body, size_t *n)
+char *http_request(const char *method, const char *path, const char *headers, const char *body, size_t n_body,
+                   size_t *n)
 {
     qn_buf b;
     qn_buf_init(&b, 0);
-    qn_buf_printf(&b, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s", method, path, headers ? headers : "");
+    qn_buf_printf(&b, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s", method, path,
+                  headers ? headers : "");
     if (body) qn_buf_printf(&b, "Content-Type: application/json\r\nContent-Length: %zu\r\n", n_body);
     qn_buf_str(&b, "\r\n");
     if (body) qn_buf_add(&b, body, n_body);
@@ -122,8 +125,14 @@ static http_reply ask(uint16_t port, const char *method, const char *path, const
     return r;
 }
 
-http_reply http_post(uint16_t port, const char *path, const char *body) { return ask(port, "POST", path, body); }
-http_reply http_get(uint16_t port, const char *path) { return ask(port, "GET", path, NULL); }
+http_reply http_post(uint16_t port, const char *path, const char *body)
+{
+    return ask(port, "POST", path, body);
+}
+http_reply http_get(uint16_t port, const char *path)
+{
+    return ask(port, "GET", path, NULL);
+}
 
 void http_free(http_reply *r)
 {

@@ -1,5 +1,5 @@
-/* test_answer.c - recorded answers taken apart: whole, byte by byte and cut in two at every place, which must all give the
- * same; the demonstration model's answers, put together again; how finely arguments stream. */
+/* test_answer.c - recorded answers taken apart: whole, byte by byte and cut in two at every place, which must
+ * all give the same; the demonstration model's answers, put together again; how finely arguments stream. */
 #include "tap.h"
 
 #include <jansson.h>
@@ -54,7 +54,8 @@ static void on_event(void *ctx, const qn_answer_event *e)
 }
 
 /* Feed text in pieces: first `cut` bytes, then pieces of `size` (0: the rest). */
-static void take(joined *j, bool thinking, const char *offered, const char *text, size_t n, size_t cut, size_t size)
+static void take(joined *j, bool thinking, const char *offered, const char *text, size_t n, size_t cut,
+                 size_t size)
 {
     qn_answer *a;
     qn_error err;
@@ -77,9 +78,13 @@ static void take(joined *j, bool thinking, const char *offered, const char *text
 
 static void same(const joined *a, const joined *b, const char *text, size_t cut)
 {
-    bool eq = !strcmp(a->reasoning, b->reasoning) && !strcmp(a->content, b->content) && a->n_calls == b->n_calls;
-    for (uint32_t i = 0; eq && i < a->n_calls; i++) eq = !strcmp(a->names[i], b->names[i]) && !strcmp(a->args[i], b->args[i]);
-    if (!eq) fail_msg("cut at %zu changes the result of: %s\nR[%s] C[%s] A[%s]\nR[%s] C[%s] A[%s]", cut, text, a->reasoning, a->content, a->args[0], b->reasoning, b->content, b->args[0]);
+    bool eq =
+        !strcmp(a->reasoning, b->reasoning) && !strcmp(a->content, b->content) && a->n_calls == b->n_calls;
+    for (uint32_t i = 0; eq && i < a->n_calls; i++)
+        eq = !strcmp(a->names[i], b->names[i]) && !strcmp(a->args[i], b->args[i]);
+    if (!eq)
+        fail_msg("cut at %zu changes the result of: %s\nR[%s] C[%s] A[%s]\nR[%s] C[%s] A[%s]", cut, text,
+                 a->reasoning, a->content, a->args[0], b->reasoning, b->content, b->args[0]);
 }
 
 static void every_split(joined *whole, bool thinking, const char *offered, const char *text)
@@ -98,7 +103,7 @@ static void every_split(joined *whole, bool thinking, const char *offered, const
     free(part);
 }
 
-#define CALL(inner) "<tool_call>\n<function=f>\n" inner "</function>\n</tool_call>"
+#define CALL(inner)   "<tool_call>\n<function=f>\n" inner "</function>\n</tool_call>"
 #define P(key, value) "<parameter=" key ">\n" value "\n</parameter>\n"
 
 typedef struct row {
@@ -122,48 +127,174 @@ static const row rows[] = {
     {"nothing", 1, "", "", "", {0}},
     {"a call", 0, CALL(P("s", "Paris")), "", "", {"{\"s\": \"Paris\"}"}},
     {"text, then a call", 0, "Let me see.\n\n" CALL(P("s", "x")) "\n", "", "Let me see.", {"{\"s\": \"x\"}"}},
-    {"a thought, then a call", 1, "call it\n</think>\n\n" CALL(P("s", "x")), "call it", "", {"{\"s\": \"x\"}"}},
-    {"a call ends an open thought", 1, "I will call\n" CALL(P("s", "x")), "I will call", "", {"{\"s\": \"x\"}"}},
-    {"a thought that mentions the tag", 1, "use <tool_call> now\n</think>\nok", "use <tool_call> now", "ok", {0}},
+    {"a thought, then a call",
+     1,
+     "call it\n</think>\n\n" CALL(P("s", "x")),
+     "call it",
+     "",
+     {"{\"s\": \"x\"}"}},
+    {"a call ends an open thought",
+     1,
+     "I will call\n" CALL(P("s", "x")),
+     "I will call",
+     "",
+     {"{\"s\": \"x\"}"}},
+    {"a thought that mentions the tag",
+     1,
+     "use <tool_call> now\n</think>\nok",
+     "use <tool_call> now",
+     "ok",
+     {0}},
     {"two calls", 0, CALL(P("s", "a")) "\n" CALL(P("i", "2")), "", "", {"{\"s\": \"a\"}", "{\"i\": 2}"}},
-    {"three calls without space", 0, CALL("") CALL(P("b", "True")) CALL(P("b", "false")), "", "", {"{}", "{\"b\": true}", "{\"b\": false}"}},
+    {"three calls without space",
+     0,
+     CALL("") CALL(P("b", "True")) CALL(P("b", "false")),
+     "",
+     "",
+     {"{}", "{\"b\": true}", "{\"b\": false}"}},
     {"text after a call", 0, "a\n" CALL("") "\n\nb", "", "a\n\nb", {"{}"}},
     {"text only after a call", 0, CALL("") "\n\nb\n", "", "b", {"{}"}},
     {"no tools: tags are text", -1, CALL(P("s", "x")), "", CALL(P("s", "x")), {0}},
-    {"an unknown function", 0, "<tool_call>\n<function=g>\n<parameter=q>\n5\n</parameter>\n</function>\n</tool_call>", "", "", {"{\"q\": \"5\"}"}},
+    {"an unknown function",
+     0,
+     "<tool_call>\n<function=g>\n<parameter=q>\n5\n</parameter>\n</function>\n</tool_call>",
+     "",
+     "",
+     {"{\"q\": \"5\"}"}},
     {"an unknown parameter is text", 0, CALL(P("zz", "5")), "", "", {"{\"zz\": \"5\"}"}},
     {"exactly one newline on each side", 0, CALL(P("s", "\n x \n")), "", "", {"{\"s\": \"\\n x \\n\"}"}},
     {"an empty value", 0, CALL("<parameter=s>\n</parameter>\n"), "", "", {"{\"s\": \"\"}"}},
     {"an empty line as value", 0, CALL(P("s", "")), "", "", {"{\"s\": \"\"}"}},
-    {"escapes", 0, CALL(P("s", "a \"b\" \\ \t\r c\nd < e \x01 \xc3\xb6")), "", "", {"{\"s\": \"a \\\"b\\\" \\\\ \\t\\r c\\nd < e \\u0001 \xc3\xb6\"}"}},
-    {"</function> inside a value", 0, CALL(P("s", "a\n</function>\nb </parameter> c")), "", "", {"{\"s\": \"a\\n</function>\\nb </parameter> c\"}"}},
-    {"a quoted call inside a value", 0, CALL(P("s", "see:\n" CALL(P("s", "y")) "\nend")), "", "",
+    {"escapes",
+     0,
+     CALL(P("s", "a \"b\" \\ \t\r c\nd < e \x01 \xc3\xb6")),
+     "",
+     "",
+     {"{\"s\": \"a \\\"b\\\" \\\\ \\t\\r c\\nd < e \\u0001 \xc3\xb6\"}"}},
+    {"</function> inside a value",
+     0,
+     CALL(P("s", "a\n</function>\nb </parameter> c")),
+     "",
+     "",
+     {"{\"s\": \"a\\n</function>\\nb </parameter> c\"}"}},
+    {"a quoted call inside a value",
+     0,
+     CALL(P("s", "see:\n" CALL(P("s", "y")) "\nend")),
+     "",
+     "",
      {"{\"s\": \"see:\\n<tool_call>\\n<function=f>\\n<parameter=s>\\ny\\n</parameter>\\n</function>\\n</tool_call>\\nend\"}"}},
-    {"a value that is a quoted call", 0, CALL(P("s", CALL(P("s", "y")))), "", "",
+    {"a value that is a quoted call",
+     0,
+     CALL(P("s", CALL(P("s", "y")))),
+     "",
+     "",
      {"{\"s\": \"<tool_call>\\n<function=f>\\n<parameter=s>\\ny\\n</parameter>\\n</function>\\n</tool_call>\"}"}},
-    {"a missing </parameter>", 0, CALL("<parameter=s>\nx\n<parameter=i>\n3\n</parameter>\n"), "", "", {"{\"s\": \"x\", \"i\": 3}"}},
-    {"an unknown <parameter= in a value is text", 0, CALL(P("s", "x\n<parameter=zz>\ny")), "", "", {"{\"s\": \"x\\n<parameter=zz>\\ny\"}"}},
+    {"a missing </parameter>",
+     0,
+     CALL("<parameter=s>\nx\n<parameter=i>\n3\n</parameter>\n"),
+     "",
+     "",
+     {"{\"s\": \"x\", \"i\": 3}"}},
+    {"an unknown <parameter= in a value is text",
+     0,
+     CALL(P("s", "x\n<parameter=zz>\ny")),
+     "",
+     "",
+     {"{\"s\": \"x\\n<parameter=zz>\\ny\"}"}},
     {"a missing last </parameter>", 0, CALL("<parameter=s>\nx\n"), "", "", {"{\"s\": \"x\"}"}},
-    {"a missing </tool_call>", 0, "<tool_call>\n<function=f>\n" P("s", "x") "</function>", "", "", {"{\"s\": \"x\"}"}},
-    {"a missing </function>", 0, "<tool_call>\n<function=f>\n" P("s", "x") "</tool_call>\n" CALL(""), "", "", {"{\"s\": \"x\"}", "{}"}},
+    {"a missing </tool_call>",
+     0,
+     "<tool_call>\n<function=f>\n" P("s", "x") "</function>",
+     "",
+     "",
+     {"{\"s\": \"x\"}"}},
+    {"a missing </function>",
+     0,
+     "<tool_call>\n<function=f>\n" P("s", "x") "</tool_call>\n" CALL(""),
+     "",
+     "",
+     {"{\"s\": \"x\"}", "{}"}},
     {"cut in a value", 0, "<tool_call>\n<function=f>\n<parameter=s>\nab", "", "", {"{\"s\": \"ab\"}"}},
-    {"cut in a typed value", 0, "<tool_call>\n<function=f>\n<parameter=o>\n{\"a\": ", "", "", {"{\"o\": \"{\\\"a\\\": \"}"}},
+    {"cut in a typed value",
+     0,
+     "<tool_call>\n<function=f>\n<parameter=o>\n{\"a\": ",
+     "",
+     "",
+     {"{\"o\": \"{\\\"a\\\": \"}"}},
     {"cut in the head", 0, "<tool_call>\n<function=f>\n<param", "", "<tool_call>\n<function=f>\n<param", {0}},
     {"cut after the head", 0, "<tool_call>\n<function=f>\n<parameter=s", "", "", {"{}"}},
-    {"no function", 0, "<tool_call>\n{\"name\": \"f\"}\n</tool_call>", "", "<tool_call>\n{\"name\": \"f\"}\n</tool_call>", {0}},
-    {"a function without a name", 0, "a\n<tool_call><function=></function>", "", "a\n<tool_call><function=></function>", {0}},
-    {"all in one line", 0, "<tool_call><function=f><parameter=s>Paris</parameter><parameter=i>4</parameter></function></tool_call>", "", "", {"{\"s\": \"Paris\", \"i\": 4}"}},
-    {"a tag at the end of the value's line", 0, CALL("<parameter=s>\nParis</parameter>\n"), "", "", {"{\"s\": \"Paris\"}"}},
-    {"the same parameter twice", 0, CALL(P("s", "a") P("s", "b") P("i", "1")), "", "", {"{\"s\": \"a\", \"i\": 1}"}},
-    {"integers", 0, CALL(P("i", " 42 ")) CALL(P("i", "4.0")) CALL(P("i", "four")), "", "", {"{\"i\": 42}", "{\"i\": 4}", "{\"i\": \"four\"}"}},
-    {"numbers", 0, CALL(P("n", "-1.50")) CALL(P("n", "1e5")) CALL(P("n", "nan")), "", "", {"{\"n\": -1.50}", "{\"n\": 1e5}", "{\"n\": \"nan\"}"}},
-    {"null", 0, CALL(P("i", "None")) CALL(P("s", "null")) CALL(P("sn", "None")), "", "", {"{\"i\": null}", "{\"s\": \"null\"}", "{\"sn\": null}"}},
-    {"a string that may be null", 0, CALL(P("sn", "nullable")) CALL(P("sn", "No")) CALL(P("sn", "")), "", "", {"{\"sn\": \"nullable\"}", "{\"sn\": \"No\"}", "{\"sn\": \"\"}"}},
-    {"objects", 0, CALL(P("o", "{\"b\": [1, true]}")) CALL(P("o", "{'b': (1, True), \"c\": None,}")) CALL(P("o", "{b}")), "", "",
+    {"no function",
+     0,
+     "<tool_call>\n{\"name\": \"f\"}\n</tool_call>",
+     "",
+     "<tool_call>\n{\"name\": \"f\"}\n</tool_call>",
+     {0}},
+    {"a function without a name",
+     0,
+     "a\n<tool_call><function=></function>",
+     "",
+     "a\n<tool_call><function=></function>",
+     {0}},
+    {"all in one line",
+     0,
+     "<tool_call><function=f><parameter=s>Paris</parameter><parameter=i>4</parameter></function></tool_call>",
+     "",
+     "",
+     {"{\"s\": \"Paris\", \"i\": 4}"}},
+    {"a tag at the end of the value's line",
+     0,
+     CALL("<parameter=s>\nParis</parameter>\n"),
+     "",
+     "",
+     {"{\"s\": \"Paris\"}"}},
+    {"the same parameter twice",
+     0,
+     CALL(P("s", "a") P("s", "b") P("i", "1")),
+     "",
+     "",
+     {"{\"s\": \"a\", \"i\": 1}"}},
+    {"integers",
+     0,
+     CALL(P("i", " 42 ")) CALL(P("i", "4.0")) CALL(P("i", "four")),
+     "",
+     "",
+     {"{\"i\": 42}", "{\"i\": 4}", "{\"i\": \"four\"}"}},
+    {"numbers",
+     0,
+     CALL(P("n", "-1.50")) CALL(P("n", "1e5")) CALL(P("n", "nan")),
+     "",
+     "",
+     {"{\"n\": -1.50}", "{\"n\": 1e5}", "{\"n\": \"nan\"}"}},
+    {"null",
+     0,
+     CALL(P("i", "None")) CALL(P("s", "null")) CALL(P("sn", "None")),
+     "",
+     "",
+     {"{\"i\": null}", "{\"s\": \"null\"}", "{\"sn\": null}"}},
+    {"a string that may be null",
+     0,
+     CALL(P("sn", "nullable")) CALL(P("sn", "No")) CALL(P("sn", "")),
+     "",
+     "",
+     {"{\"sn\": \"nullable\"}", "{\"sn\": \"No\"}", "{\"sn\": \"\"}"}},
+    {"objects",
+     0,
+     CALL(P("o", "{\"b\": [1, true]}")) CALL(P("o", "{'b': (1, True), \"c\": None,}")) CALL(P("o", "{b}")),
+     "",
+     "",
      {"{\"o\": {\"b\": [1, true]}}", "{\"o\": {\"b\": [1, true], \"c\": null}}", "{\"o\": \"{b}\"}"}},
-    {"arrays", 0, CALL(P("a", "[]")) CALL(P("a", "['it\\'s', \"x\\\"y\"]")) CALL(P("a", "[1, 2")), "", "",
+    {"arrays",
+     0,
+     CALL(P("a", "[]")) CALL(P("a", "['it\\'s', \"x\\\"y\"]")) CALL(P("a", "[1, 2")),
+     "",
+     "",
      {"{\"a\": []}", "{\"a\": [\"it's\", \"x\\\"y\"]}", "{\"a\": \"[1, 2\"}"}},
-    {"one of two types", 0, CALL(P("si", "7")) CALL(P("si", "seven")) CALL(P("so", "5")), "", "", {"{\"si\": 7}", "{\"si\": \"seven\"}", "{\"so\": \"5\"}"}},
+    {"one of two types",
+     0,
+     CALL(P("si", "7")) CALL(P("si", "seven")) CALL(P("so", "5")),
+     "",
+     "",
+     {"{\"si\": 7}", "{\"si\": \"seven\"}", "{\"so\": \"5\"}"}},
     {"an enum of strings", 0, CALL(P("e", "1")), "", "", {"{\"e\": \"1\"}"}},
     {"a key with a quote", 0, CALL(P("k\"k", "1")), "", "", {"{\"k\\\"k\": \"1\"}"}},
 };
@@ -178,10 +309,12 @@ static void recorded_rows(void **state)
         every_split(j, r->thinking == 1, r->thinking < 0 ? NULL : tools, r->text);
         while (n < 3 && r->args[n]) n++;
         if (strcmp(j->reasoning, r->reasoning) || strcmp(j->content, r->content) || j->n_calls != n)
-            fail_msg("%s: reasoning [%s], content [%s], %u calls [%s]", r->what, j->reasoning, j->content, j->n_calls, j->args[0]);
+            fail_msg("%s: reasoning [%s], content [%s], %u calls [%s]", r->what, j->reasoning, j->content,
+                     j->n_calls, j->args[0]);
         for (uint32_t k = 0; k < n; k++) {
             json_t *parsed = json_loads(j->args[k], 0, NULL);
-            if (strcmp(j->args[k], r->args[k])) fail_msg("%s: arguments %s, not %s", r->what, j->args[k], r->args[k]);
+            if (strcmp(j->args[k], r->args[k]))
+                fail_msg("%s: arguments %s, not %s", r->what, j->args[k], r->args[k]);
             if (!json_is_object(parsed)) fail_msg("%s: not a JSON object: %s", r->what, j->args[k]);
             json_decref(parsed);
         }
@@ -198,11 +331,18 @@ static char *rebuild(const json_t *r)
     size_t i, n = 0;
     text[0] = 0;
 #define PUT(...) (n += (size_t)snprintf(text + n, sizeof text - n, __VA_ARGS__))
-    if (json_is_true(json_object_get(r, "thinking"))) PUT("%s\n</think>\n\n", json_string_value(json_object_get(r, "reasoning")));
+    if (json_is_true(json_object_get(r, "thinking")))
+        PUT("%s\n</think>\n\n", json_string_value(json_object_get(r, "reasoning")));
     PUT("%s", content);
-    json_array_foreach(calls, i, call) {
-        PUT("%s<tool_call>\n<function=%s>\n", i ? "\n" : *content ? "\n\n" : "", json_string_value(json_array_get(call, 0)));
-        json_object_foreach(json_array_get(call, 1), key, v) {
+    json_array_foreach(calls, i, call)
+    {
+        PUT("%s<tool_call>\n<function=%s>\n",
+            i          ? "\n"
+            : *content ? "\n\n"
+                       : "",
+            json_string_value(json_array_get(call, 0)));
+        json_object_foreach(json_array_get(call, 1), key, v)
+        {
             char *s = json_is_string(v) ? strdup(json_string_value(v)) : json_dumps(v, JSON_ENCODE_ANY);
             PUT("<parameter=%s>\n%s\n</parameter>\n", key, s);
             free(s);
@@ -215,10 +355,12 @@ static char *rebuild(const json_t *r)
 static void demo_answers(void **state)
 {
     (void)state;
-    json_t *doc = json_load_file("models/demo/answers.json", 0, NULL), *answers = json_object_get(doc, "answers"), *r;
+    json_t *doc = json_load_file("models/demo/answers.json", 0, NULL),
+           *answers = json_object_get(doc, "answers"), *r;
     joined *j = malloc(sizeof *j);
     size_t i, n = 0, n_calls = 0;
-    json_array_foreach(answers, i, r) {
+    json_array_foreach(answers, i, r)
+    {
         json_t *calls = json_object_get(r, "calls"), *call;
         json_t *offered = json_object_get(r, "tools");
         char *t = offered ? json_dumps(offered, 0) : NULL;
@@ -231,7 +373,8 @@ static void demo_answers(void **state)
         assert_string_equal(j->reasoning, json_string_value(json_object_get(r, "reasoning")));
         assert_string_equal(j->content, json_string_value(json_object_get(r, "content")));
         assert_int_equal(j->n_calls, json_array_size(calls));
-        json_array_foreach(calls, k, call) {
+        json_array_foreach(calls, k, call)
+        {
             json_t *args = json_loads(j->args[k], 0, NULL);
             assert_string_equal(j->names[k], json_string_value(json_array_get(call, 0)));
             assert_true(json_equal(args, json_array_get(call, 1)));
@@ -263,21 +406,27 @@ static void long_strings_stream(void **state)
 }
 
 /* Nothing but a true prefix of a tag, or newlines, may wait. */
-static void count_bytes(void *ctx, const qn_answer_event *e) { *(size_t *)ctx += e->n; }
+static void count_bytes(void *ctx, const qn_answer_event *e)
+{
+    *(size_t *)ctx += e->n;
+}
 static void little_is_held_back(void **state)
 {
     (void)state;
     static const struct {
         const char *text;
         size_t shown;
-    } held[] = {{"Hello", 5}, {"Hello <", 6}, {"Hello <t", 6}, {"Hello <x", 8}, {"Hello\n", 5}, {"Hello\n\nyou", 10}, {"a </thinking>", 13}, {"a <tool_call>{", 14}};
+    } held[] = {{"Hello", 5},   {"Hello <", 6},       {"Hello <t", 6},       {"Hello <x", 8},
+                {"Hello\n", 5}, {"Hello\n\nyou", 10}, {"a </thinking>", 13}, {"a <tool_call>{", 14}};
     for (size_t i = 0; i < sizeof held / sizeof held[0]; i++) {
         qn_answer *a;
         qn_error err;
         size_t shown = 0;
         assert_int_equal(qn_answer_create(&a, false, tools, &err), QN_OK);
-        assert_int_equal(qn_answer_push(a, held[i].text, strlen(held[i].text), count_bytes, &shown, &err), QN_OK);
-        if (shown != held[i].shown) fail_msg("'%s' shows %zu bytes, not %zu", held[i].text, shown, held[i].shown);
+        assert_int_equal(qn_answer_push(a, held[i].text, strlen(held[i].text), count_bytes, &shown, &err),
+                         QN_OK);
+        if (shown != held[i].shown)
+            fail_msg("'%s' shows %zu bytes, not %zu", held[i].text, shown, held[i].shown);
         qn_answer_destroy(a);
     }
 }
@@ -322,8 +471,11 @@ static void limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recorded_rows),       cmocka_unit_test(demo_answers), cmocka_unit_test(long_strings_stream),
-        cmocka_unit_test(little_is_held_back), cmocka_unit_test(limits),
+        cmocka_unit_test(recorded_rows),
+        cmocka_unit_test(demo_answers),
+        cmocka_unit_test(long_strings_stream),
+        cmocka_unit_test(little_is_held_back),
+        cmocka_unit_test(limits),
     };
     return TEST_MAIN(tests);
 }

@@ -1,7 +1,9 @@
-/* test_golden.c - logits of the golden checkpoints against a float64 reference, through quern.h, with an f32 cache.
+/* test_golden.c - logits of the golden checkpoints against a float64 reference, through quern.h, with an f32
+ * cache.
  *
- * The error of a run is rms(difference) / rms(golden) over `probe`. f32 activations alone cost 1.3e-6 on these cases
- * (tests/data/golden/README.md), so 5e-6 leaves room for the order of sums and for nothing else. */
+ * The error of a run is rms(difference) / rms(golden) over `probe`. f32 activations alone cost 1.3e-6 on
+ * these cases (tests/data/golden/README.md), so 5e-6 leaves room for the order of sums and for nothing else.
+ */
 #include "tap.h"
 
 #include <jansson.h>
@@ -12,7 +14,7 @@
 
 #include "quern.h"
 
-#define MAX_ERROR 5e-6
+#define MAX_ERROR    5e-6
 #define CLEAR_MARGIN 1e-3
 
 typedef struct golden {
@@ -61,7 +63,8 @@ static int32_t arg_max(const float *x, uint32_t n)
     return (int32_t)best;
 }
 
-/* Prefill `prefill` tokens in slices of `slice`, decode the rest, then n_greedy more; fills logits, draft and greedy. */
+/* Prefill `prefill` tokens in slices of `slice`, decode the rest, then n_greedy more; fills logits, draft and
+ * greedy. */
 static void run(golden *g, uint32_t prefill, uint32_t slice, uint32_t n_greedy)
 {
     qn_error err = {0};
@@ -77,9 +80,13 @@ static void run(golden *g, uint32_t prefill, uint32_t slice, uint32_t n_greedy)
     for (uint32_t at = 0; at < g->n;) {
         uint32_t n = at >= prefill ? 1 : prefill - at < slice ? prefill - at : slice;
         qn_step_item item = {.seq = s, .tokens = g->prompt + at, .n_tokens = n, .n_logits = n};
-        if (qn_step(e, at < prefill ? QN_PREFILL : QN_DECODE, &item, 1, g->logits + (size_t)at * g->vocab, &err)) fail_msg("%s", err.msg);
+        if (qn_step(e, at < prefill ? QN_PREFILL : QN_DECODE, &item, 1, g->logits + (size_t)at * g->vocab,
+                    &err))
+            fail_msg("%s", err.msg);
         uint32_t next = at + n == g->n ? n - 1 : n;
-        if (o.draft_head && next && qn_draft(e, s, g->prompt + at + 1, next, g->draft + (size_t)at * g->vocab, &err)) fail_msg("%s", err.msg);
+        if (o.draft_head && next &&
+            qn_draft(e, s, g->prompt + at + 1, next, g->draft + (size_t)at * g->vocab, &err))
+            fail_msg("%s", err.msg);
         at += n;
     }
     float *last = calloc(g->vocab, sizeof *last);
@@ -124,7 +131,8 @@ static void check_top1(const golden *g)
     json_t *top1 = json_object_get(g->json, "top1"), *margin = json_object_get(g->json, "margin");
     for (uint32_t i = 0; i < g->n; i++)
         if (json_number_value(json_array_get(margin, i)) > CLEAR_MARGIN)
-            assert_int_equal(arg_max(g->logits + (size_t)i * g->vocab, g->vocab), json_integer_value(json_array_get(top1, i)));
+            assert_int_equal(arg_max(g->logits + (size_t)i * g->vocab, g->vocab),
+                             json_integer_value(json_array_get(top1, i)));
 }
 
 static void check_run(golden *g, const char *what, uint32_t prefill, uint32_t slice)
@@ -133,7 +141,8 @@ static void check_run(golden *g, const char *what, uint32_t prefill, uint32_t sl
     uint32_t n_greedy = (uint32_t)json_array_size(greedy);
     assert_in_range(n_greedy, 1, 64);
     run(g, prefill, slice, n_greedy);
-    double error = probe_error(g), last = row_error(g->logits + (size_t)(g->n - 1) * g->vocab, json_object_get(g->json, "logits_last"));
+    double error = probe_error(g), last = row_error(g->logits + (size_t)(g->n - 1) * g->vocab,
+                                                    json_object_get(g->json, "logits_last"));
     printf("# %s: error %.2e, last row %.2e", what, error, last);
     assert_true(error <= MAX_ERROR);
     assert_true(last <= MAX_ERROR);
@@ -143,11 +152,13 @@ static void check_run(golden *g, const char *what, uint32_t prefill, uint32_t sl
     json_t *mtp = json_object_get(g->json, "mtp_top1");
     assert_int_equal(mtp != NULL, qn_model_has_draft_head(g->model));
     if (mtp) {
-        double draft = row_error(g->draft + (size_t)(g->n - 2) * g->vocab, json_object_get(g->json, "mtp_last"));
+        double draft =
+            row_error(g->draft + (size_t)(g->n - 2) * g->vocab, json_object_get(g->json, "mtp_last"));
         printf(", draft %.2e", draft);
         assert_true(draft <= MAX_ERROR);
         for (uint32_t i = 0; i + 1 < g->n; i++)
-            assert_int_equal(arg_max(g->draft + (size_t)i * g->vocab, g->vocab), json_integer_value(json_array_get(mtp, i)));
+            assert_int_equal(arg_max(g->draft + (size_t)i * g->vocab, g->vocab),
+                             json_integer_value(json_array_get(mtp, i)));
     }
     printf("\n");
 }
@@ -169,7 +180,8 @@ static void every_split(const char *folder)
     golden g;
     load(&g, folder);
     double worst = 0;
-    const char *stride = getenv("TEST_STRIDE"); /* the sanitizers' run takes every 20th split: 15 times the time */
+    const char *stride =
+        getenv("TEST_STRIDE"); /* the sanitizers' run takes every 20th split: 15 times the time */
     uint32_t step = stride && strcmp(stride, "1") != 0 ? 20 : 1, n = 0;
     for (uint32_t at = 1; at < g.n; at += step, n++) {
         run(&g, at, 64, 0);
@@ -182,11 +194,11 @@ static void every_split(const char *folder)
     unload(&g);
 }
 
-#define CASE(fn, name, folder) \
-    static void name(void **state) \
-    { \
-        (void)state; \
-        fn(folder); \
+#define CASE(fn, name, folder)                                                                               \
+    static void name(void **state)                                                                           \
+    {                                                                                                        \
+        (void)state;                                                                                         \
+        fn(folder);                                                                                          \
     }
 CASE(all_modes, small_tied, "tests/data/golden/small-bf16-tied")
 CASE(all_modes, small_nomtp, "tests/data/golden/small-bf16-nomtp")
@@ -201,9 +213,15 @@ CASE(every_split, every_split_real, "tests/data/golden/real-bf16-small-dtypes")
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_tied),          cmocka_unit_test(small_nomtp),       cmocka_unit_test(small_tiny_activations),
-        cmocka_unit_test(real_nested_sharded), cmocka_unit_test(real_small_dtypes), cmocka_unit_test(real_two_heads),
-        cmocka_unit_test(demonstration_model), cmocka_unit_test(every_split_small), cmocka_unit_test(every_split_real),
+        cmocka_unit_test(small_tied),
+        cmocka_unit_test(small_nomtp),
+        cmocka_unit_test(small_tiny_activations),
+        cmocka_unit_test(real_nested_sharded),
+        cmocka_unit_test(real_small_dtypes),
+        cmocka_unit_test(real_two_heads),
+        cmocka_unit_test(demonstration_model),
+        cmocka_unit_test(every_split_small),
+        cmocka_unit_test(every_split_real),
     };
     return TEST_MAIN(tests);
 }

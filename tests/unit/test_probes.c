@@ -1,6 +1,6 @@
-/* test_probes.c - 24 questions to the demonstration model whose answer's decisive word is known: the question is rendered with
- * thinking off, the start of the answer appended, and the arg max must be the first token of the word as it is tokenized in
- * place. Written with quern.h alone. */
+/* test_probes.c - 24 questions to the demonstration model whose answer's decisive word is known: the question
+ * is rendered with thinking off, the start of the answer appended, and the arg max must be the first token of
+ * the word as it is tokenized in place. Written with quern.h alone. */
 #include "tap.h"
 
 #include <jansson.h>
@@ -52,13 +52,15 @@ static void all_probes(void **state)
     qn_model *m;
     qn_engine *e;
     qn_engine_options o = qn_engine_options_defaults();
-    json_t *file = json_load_file("models/demo/answers.json", 0, &je), *probes = json_object_get(file, "probes"), *p;
+    json_t *file = json_load_file("models/demo/answers.json", 0, &je),
+           *probes = json_object_get(file, "probes"), *p;
     size_t i, n_right = 0;
     if (qn_model_open(&m, "models/demo", &err)) fail_msg("%s", err.msg);
     o.context = 512;
     if (qn_engine_create(&e, m, &o, &err)) fail_msg("%s", err.msg);
-    json_array_foreach(probes, i, p) n_right += right(m, e, json_string_value(json_object_get(p, "question")),
-                                                      json_string_value(json_object_get(p, "start")), json_string_value(json_object_get(p, "word")));
+    json_array_foreach(probes, i, p) n_right +=
+        right(m, e, json_string_value(json_object_get(p, "question")),
+              json_string_value(json_object_get(p, "start")), json_string_value(json_object_get(p, "word")));
     printf("# %zu of %zu probes\n", n_right, json_array_size(probes));
     assert_int_equal(json_array_size(probes), 24);
     assert_int_equal(n_right, 24);

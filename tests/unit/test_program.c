@@ -1,4 +1,5 @@
-/* test_program.c - lowering: what a bucket holds, how ranks cut weights, what is refused, costs and the JSON form. */
+/* test_program.c - lowering: what a bucket holds, how ranks cut weights, what is refused, costs and the JSON
+ * form. */
 #include "tap.h"
 
 #include <stdlib.h>
@@ -26,11 +27,13 @@ static void close_net(opened *o)
     qn_ckpt_close(o->ck);
 }
 
-static qn_program *lower(const opened *o, qn_bucket_kind kind, uint32_t rows, uint32_t rank, uint32_t ranks, bool keep)
+static qn_program *lower(const opened *o, qn_bucket_kind kind, uint32_t rows, uint32_t rank, uint32_t ranks,
+                         bool keep)
 {
     qn_program *p;
     qn_error err = {0};
-    if (qn_program_lower(&p, o->net, (qn_bucket){kind, rows}, rank, ranks, keep, &err)) fail_msg("%s", err.msg);
+    if (qn_program_lower(&p, o->net, (qn_bucket){kind, rows}, rank, ranks, keep, &err))
+        fail_msg("%s", err.msg);
     return p;
 }
 
@@ -45,7 +48,8 @@ static void buckets_choose_the_recurrence_or_chunks(void **state)
 {
     (void)state;
     opened o = open_net("models/demo");
-    qn_program *decode = lower(&o, QN_BUCKET_DECODE, 4, 0, 1, false), *prefill = lower(&o, QN_BUCKET_PREFILL, 512, 0, 1, true),
+    qn_program *decode = lower(&o, QN_BUCKET_DECODE, 4, 0, 1, false),
+               *prefill = lower(&o, QN_BUCKET_PREFILL, 512, 0, 1, true),
                *draft = lower(&o, QN_BUCKET_DRAFT, 4, 0, 1, true);
     assert_int_equal(count(decode, QN_OP_GDN_STEP), 6);
     assert_int_equal(count(decode, QN_OP_GDN_CHUNK), 0);
@@ -69,7 +73,8 @@ static void two_ranks_cover_every_weight(void **state)
 {
     (void)state;
     opened o = open_net("tests/data/golden/real-two-heads");
-    qn_program *p[2] = {lower(&o, QN_BUCKET_DECODE, 1, 0, 2, false), lower(&o, QN_BUCKET_DECODE, 1, 1, 2, false)};
+    qn_program *p[2] = {lower(&o, QN_BUCKET_DECODE, 1, 0, 2, false),
+                        lower(&o, QN_BUCKET_DECODE, 1, 1, 2, false)};
     assert_int_equal(p[0]->n_weights, p[1]->n_weights);
     assert_int_equal(count(p[0], QN_OP_ALL_REDUCE), 2 * o.net->arch.n_layers);
     assert_int_equal(count(p[0], QN_OP_ALL_GATHER), 1);
@@ -89,7 +94,8 @@ static void two_ranks_cover_every_weight(void **state)
                 for (uint32_t b = 0; b < r->n_col_ranges; b++)
                     for (uint32_t y = 0; y < r->row_ranges[a].count; y++)
                         for (uint32_t x = 0; x < r->col_ranges[b].count; x++)
-                            seen[(size_t)(r->row_ranges[a].first + y) * w->cols + r->col_ranges[b].first + x]++;
+                            seen[(size_t)(r->row_ranges[a].first + y) * w->cols + r->col_ranges[b].first +
+                                 x]++;
         }
         for (size_t k = 0; k < (size_t)w->rows * w->cols; k++) assert_int_equal(seen[k], whole ? 2 : 1);
         free(seen);
@@ -98,7 +104,8 @@ static void two_ranks_cover_every_weight(void **state)
     close_net(&o);
 }
 
-/* With tiled heads (GGUF's order) a rank's value heads are those whose key heads it has: pieces, one per repetition. */
+/* With tiled heads (GGUF's order) a rank's value heads are those whose key heads it has: pieces, one per
+ * repetition. */
 static void tiled_heads_are_cut_in_pieces(void **state)
 {
     (void)state;
@@ -133,11 +140,15 @@ static void refusals_have_reasons(void **state)
     qn_error err = {0};
     qn_program *p;
     opened o = open_net("tests/data/golden/small-bf16-nomtp");
-    assert_int_equal(qn_program_lower(&p, o.net, (qn_bucket){QN_BUCKET_DRAFT, 1}, 0, 1, true, &err), QN_UNSUPPORTED);
+    assert_int_equal(qn_program_lower(&p, o.net, (qn_bucket){QN_BUCKET_DRAFT, 1}, 0, 1, true, &err),
+                     QN_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "draft head"));
-    assert_int_equal(qn_program_lower(&p, o.net, (qn_bucket){QN_BUCKET_DECODE, 0}, 0, 1, false, &err), QN_INVALID);
-    assert_int_equal(qn_program_lower(&p, o.net, (qn_bucket){QN_BUCKET_DECODE, 1}, 2, 2, false, &err), QN_INVALID);
-    assert_int_equal(qn_program_lower(&p, o.net, (qn_bucket){QN_BUCKET_DECODE, 1}, 0, 4, false, &err), QN_UNSUPPORTED);
+    assert_int_equal(qn_program_lower(&p, o.net, (qn_bucket){QN_BUCKET_DECODE, 0}, 0, 1, false, &err),
+                     QN_INVALID);
+    assert_int_equal(qn_program_lower(&p, o.net, (qn_bucket){QN_BUCKET_DECODE, 1}, 2, 2, false, &err),
+                     QN_INVALID);
+    assert_int_equal(qn_program_lower(&p, o.net, (qn_bucket){QN_BUCKET_DECODE, 1}, 0, 4, false, &err),
+                     QN_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "do not divide over 4 ranks"));
     assert_null(p);
     close_net(&o);
@@ -147,7 +158,8 @@ static void costs_count_each_weight_once(void **state)
 {
     (void)state;
     opened o = open_net("models/demo");
-    qn_program *one = lower(&o, QN_BUCKET_DECODE, 1, 0, 1, false), *many = lower(&o, QN_BUCKET_PREFILL, 512, 0, 1, false);
+    qn_program *one = lower(&o, QN_BUCKET_DECODE, 1, 0, 1, false),
+               *many = lower(&o, QN_BUCKET_PREFILL, 512, 0, 1, false);
     uint64_t bytes = 0, expected = 0, ops1 = 0, ops512 = 0;
     for (uint32_t i = 0; i < one->n_ops; i++)
         if (one->ops[i].kind != QN_OP_EMBED) {
@@ -157,12 +169,14 @@ static void costs_count_each_weight_once(void **state)
     for (uint32_t i = 0; i < many->n_ops; i++)
         if (many->ops[i].kind == QN_OP_LINEAR) ops512 += qn_program_cost(many, i, 512, 0, 2).operations;
     for (uint32_t i = 0; i < o.net->n_used; i++)
-        if (o.net->weights[i].group != QN_GROUP_MTP && !strstr(o.net->weights[i].name, "mtp.")) expected += o.net->weights[i].n_bytes;
+        if (o.net->weights[i].group != QN_GROUP_MTP && !strstr(o.net->weights[i].name, "mtp."))
+            expected += o.net->weights[i].n_bytes;
     assert_int_equal(bytes, expected); /* the tied head is read once, the embedding's rows not counted */
     assert_int_equal(ops512, 512 * ops1);
     for (uint32_t i = 0; i < one->n_ops; i++)
         if (one->ops[i].kind == QN_OP_ATTENTION)
-            assert_int_equal(qn_program_cost(one, i, 1, 99, 2).state_bytes, 100 * 2 * o.net->arch.n_kv * o.net->arch.head_dim * 2);
+            assert_int_equal(qn_program_cost(one, i, 1, 99, 2).state_bytes,
+                             100 * 2 * o.net->arch.n_kv * o.net->arch.head_dim * 2);
     qn_program_destroy(one), qn_program_destroy(many);
     close_net(&o);
 }
@@ -193,9 +207,12 @@ static void text_and_json_name_every_op(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_choose_the_recurrence_or_chunks), cmocka_unit_test(two_ranks_cover_every_weight),
-        cmocka_unit_test(tiled_heads_are_cut_in_pieces),           cmocka_unit_test(refusals_have_reasons),
-        cmocka_unit_test(costs_count_each_weight_once),            cmocka_unit_test(text_and_json_name_every_op),
+        cmocka_unit_test(buckets_choose_the_recurrence_or_chunks),
+        cmocka_unit_test(two_ranks_cover_every_weight),
+        cmocka_unit_test(tiled_heads_are_cut_in_pieces),
+        cmocka_unit_test(refusals_have_reasons),
+        cmocka_unit_test(costs_count_each_weight_once),
+        cmocka_unit_test(text_and_json_name_every_op),
     };
     return TEST_MAIN(tests);
 }

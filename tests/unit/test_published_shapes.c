@@ -1,5 +1,6 @@
-/* test_published_shapes.c - checkpoints of the published sizes, made as sparse files that hold a header and no data: every name
- * and shape of the family binds, and the counts are the published ones (docs/models/qwen35.md, sections 1, 2 and 8). */
+/* test_published_shapes.c - checkpoints of the published sizes, made as sparse files that hold a header and
+ * no data: every name and shape of the family binds, and the counts are the published ones
+ * (docs/models/qwen35.md, sections 1, 2 and 8). */
 #include "tap.h"
 
 #include <fcntl.h>
@@ -15,7 +16,8 @@ typedef struct size_row {
     const char *name;
     uint32_t layers, hidden, mlp, q, kv, v; /* v: value heads */
     bool tied;
-    uint64_t gdn_state_bytes, conv_values, kv_bytes_per_token; /* of a sequence; KV without the draft head's, in bf16 */
+    uint64_t gdn_state_bytes, conv_values,
+        kv_bytes_per_token; /* of a sequence; KV without the draft head's, in bf16 */
 } size_row;
 
 static const size_row sizes[] = {
@@ -35,12 +37,14 @@ typedef struct header {
 static void add(header *h, const char *prefix, const char *leaf, const uint64_t *dims)
 {
     uint64_t n = 2;
-    qn_buf_printf(&h->json, "%s\"%s%s\": {\"dtype\": \"BF16\", \"shape\": [", h->json.len > 1 ? ", " : "", prefix, leaf);
+    qn_buf_printf(&h->json, "%s\"%s%s\": {\"dtype\": \"BF16\", \"shape\": [", h->json.len > 1 ? ", " : "",
+                  prefix, leaf);
     for (int i = 0; dims[i]; i++) {
         qn_buf_printf(&h->json, "%s%llu", i ? ", " : "", (unsigned long long)dims[i]);
         n *= dims[i];
     }
-    qn_buf_printf(&h->json, "], \"data_offsets\": [%llu, %llu]}", (unsigned long long)h->at, (unsigned long long)(h->at + n));
+    qn_buf_printf(&h->json, "], \"data_offsets\": [%llu, %llu]}", (unsigned long long)h->at,
+                  (unsigned long long)(h->at + n));
     h->at += n;
 }
 #define ADD(h, prefix, leaf, ...) add(h, prefix, leaf, (const uint64_t[]){__VA_ARGS__, 0})
@@ -83,7 +87,9 @@ static void add_vision(header *h, uint64_t out_hidden)
         static const struct {
             const char *name;
             uint64_t rows, cols;
-        } parts[] = {{"attn.qkv", 3456, 1152}, {"attn.proj", 1152, 1152}, {"mlp.linear_fc1", 4304, 1152}, {"mlp.linear_fc2", 1152, 4304}, {"norm1", 1152, 0}, {"norm2", 1152, 0}};
+        } parts[] = {
+            {"attn.qkv", 3456, 1152},       {"attn.proj", 1152, 1152}, {"mlp.linear_fc1", 4304, 1152},
+            {"mlp.linear_fc2", 1152, 4304}, {"norm1", 1152, 0},        {"norm2", 1152, 0}};
         for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++) {
             char p[96];
             snprintf(p, sizeof p, "%sblocks.%d.%s.", v, i, parts[k].name);
@@ -145,13 +151,14 @@ static void make_folder(const char *folder, const size_row *s)
     put_file(folder, "model.safetensors", file.data, file.len, file.len + h.at);
     qn_buf_deinit(&h.json);
     qn_buf_deinit(&file);
-    int len = snprintf(config, sizeof config,
-                       "{\"model_type\": \"qwen3_5\", \"tie_word_embeddings\": %s, \"text_config\": {\"model_type\": \"qwen3_5_text\", \"hidden_size\": %u,"
-                       "\"intermediate_size\": %u, \"num_hidden_layers\": %u, \"num_attention_heads\": %u, \"num_key_value_heads\": %u, \"head_dim\": 256,"
-                       "\"linear_num_key_heads\": 16, \"linear_num_value_heads\": %u, \"linear_key_head_dim\": 128, \"linear_value_head_dim\": 128,"
-                       "\"max_position_embeddings\": 262144, \"vocab_size\": 248320, \"output_gate_type\": \"swish\", \"hidden_act\": \"silu\","
-                       "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000000, \"partial_rotary_factor\": 0.25}}}",
-                       s->tied ? "true" : "false", s->hidden, s->mlp, s->layers, s->q, s->kv, s->v);
+    int len = snprintf(
+        config, sizeof config,
+        "{\"model_type\": \"qwen3_5\", \"tie_word_embeddings\": %s, \"text_config\": {\"model_type\": \"qwen3_5_text\", \"hidden_size\": %u,"
+        "\"intermediate_size\": %u, \"num_hidden_layers\": %u, \"num_attention_heads\": %u, \"num_key_value_heads\": %u, \"head_dim\": 256,"
+        "\"linear_num_key_heads\": 16, \"linear_num_value_heads\": %u, \"linear_key_head_dim\": 128, \"linear_value_head_dim\": 128,"
+        "\"max_position_embeddings\": 262144, \"vocab_size\": 248320, \"output_gate_type\": \"swish\", \"hidden_act\": \"silu\","
+        "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000000, \"partial_rotary_factor\": 0.25}}}",
+        s->tied ? "true" : "false", s->hidden, s->mlp, s->layers, s->q, s->kv, s->v);
     put_file(folder, "config.json", config, (size_t)len, 0);
 }
 
@@ -176,15 +183,18 @@ static void every_size_binds(void **state)
         qn_program *p;
         assert_non_null(mkdtemp(folder));
         make_folder(folder, &sizes[i]);
-        if (qn_ckpt_open(&ck, folder, &err) || qn_net_bind(&net, ck, &err)) fail_msg("%s: %s", sizes[i].name, err.msg);
+        if (qn_ckpt_open(&ck, folder, &err) || qn_net_bind(&net, ck, &err))
+            fail_msg("%s: %s", sizes[i].name, err.msg);
         assert_true(net->arch.has_mtp);
         assert_int_equal(net->arch.rotary_dim, 64);
         qn_state_desc d = qn_state_of(&net->arch, 1, false);
         assert_int_equal((uint64_t)d.n_gdn_layers * d.n_v * d.dk * d.dv * 4, sizes[i].gdn_state_bytes);
         assert_int_equal((uint64_t)d.n_gdn_layers * (d.conv_kernel - 1) * d.conv_dim, sizes[i].conv_values);
-        assert_int_equal((uint64_t)(d.n_kv_layers - 1) * 2 * d.n_kv * d.head_dim * 2, sizes[i].kv_bytes_per_token);
+        assert_int_equal((uint64_t)(d.n_kv_layers - 1) * 2 * d.n_kv * d.head_dim * 2,
+                         sizes[i].kv_bytes_per_token);
         for (uint32_t rank = 0; rank < 2; rank++) {
-            if (qn_program_lower(&p, net, (qn_bucket){QN_BUCKET_DECODE, 1}, rank, 2, false, &err)) fail_msg("%s: %s", sizes[i].name, err.msg);
+            if (qn_program_lower(&p, net, (qn_bucket){QN_BUCKET_DECODE, 1}, rank, 2, false, &err))
+                fail_msg("%s: %s", sizes[i].name, err.msg);
             qn_program_destroy(p);
         }
         if (strcmp(sizes[i].name, "27B") == 0) {

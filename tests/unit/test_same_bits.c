@@ -1,7 +1,8 @@
-/* test_same_bits.c - the logits of a sequence are the same to the bit whatever threads, slices and neighbours it has.
+/* test_same_bits.c - the logits of a sequence are the same to the bit whatever threads, slices and neighbours
+ * it has.
  *
- * Equality is equality of the 64-bit hashes of every row, over 1,200 tokens of the demonstration model. The last test plants
- * a kernel that swaps two additions, and must see it. */
+ * Equality is equality of the 64-bit hashes of every row, over 1,200 tokens of the demonstration model. The
+ * last test plants a kernel that swaps two additions, and must see it. */
 #include "tap.h"
 
 #include <jansson.h>
@@ -26,8 +27,14 @@ typedef struct way {
 } way;
 
 /* Lane `mine` runs the tokens; the others run them shifted, a little longer or shorter. */
-static uint32_t lane_end(const way *w, uint32_t lane, uint32_t end) { return lane == w->mine ? end : end > 37 * (lane + 1) ? end - 37 * (lane + 1) : 1; }
-static const int32_t *lane_tokens(const way *w, uint32_t lane) { return lane == w->mine ? tokens : tokens + 31 * (lane + 1); }
+static uint32_t lane_end(const way *w, uint32_t lane, uint32_t end)
+{
+    return lane == w->mine ? end : end > 37 * (lane + 1) ? end - 37 * (lane + 1) : 1;
+}
+static const int32_t *lane_tokens(const way *w, uint32_t lane)
+{
+    return lane == w->mine ? tokens : tokens + 31 * (lane + 1);
+}
 
 static void run(const way *w, uint64_t *hashes)
 {
@@ -50,14 +57,19 @@ static void run(const way *w, uint64_t *hashes)
         qn_step_item items[8];
         size_t n = 0;
         for (uint32_t i = 0; i < w->n_lanes; i++) {
-            uint32_t done = qn_seq_length(seqs[i]), end = prefill ? lane_end(w, i, w->prefill) : lane_end(w, i, N_TOKENS);
+            uint32_t done = qn_seq_length(seqs[i]),
+                     end = prefill ? lane_end(w, i, w->prefill) : lane_end(w, i, N_TOKENS);
             if (done >= end) continue;
             uint32_t take = !prefill ? 1 : end - done < w->slice ? end - done : w->slice;
-            items[n++] = (qn_step_item){.seq = seqs[i], .tokens = lane_tokens(w, i) + done, .n_tokens = take, .n_logits = i == w->mine ? take : 0};
+            items[n++] = (qn_step_item){.seq = seqs[i],
+                                        .tokens = lane_tokens(w, i) + done,
+                                        .n_tokens = take,
+                                        .n_logits = i == w->mine ? take : 0};
             if (i == w->mine) mine = take;
         }
         if (qn_step(e, prefill ? QN_PREFILL : QN_DECODE, items, n, logits, &err)) fail_msg("%s", err.msg);
-        for (uint32_t i = 0; i < mine; i++) hashes[at + i] = qn_hash64(logits + (size_t)i * vocab, vocab * sizeof *logits);
+        for (uint32_t i = 0; i < mine; i++)
+            hashes[at + i] = qn_hash64(logits + (size_t)i * vocab, vocab * sizeof *logits);
     }
     free(logits);
     for (uint32_t i = 0; i < w->n_lanes; i++) qn_seq_destroy(seqs[i]);
@@ -78,8 +90,8 @@ static void all_equal(const way *ways, size_t n)
 static void threads_and_slices(void **state)
 {
     (void)state;
-    const way ways[] = {{1, 64, N_TOKENS, 1, 0}, {2, 64, N_TOKENS, 1, 0}, {1, 128, N_TOKENS, 1, 0}, {2, 128, N_TOKENS, 1, 0},
-                        {1, 512, N_TOKENS, 1, 0}, {2, 512, N_TOKENS, 1, 0}};
+    const way ways[] = {{1, 64, N_TOKENS, 1, 0},  {2, 64, N_TOKENS, 1, 0},  {1, 128, N_TOKENS, 1, 0},
+                        {2, 128, N_TOKENS, 1, 0}, {1, 512, N_TOKENS, 1, 0}, {2, 512, N_TOKENS, 1, 0}};
     all_equal(ways, sizeof ways / sizeof ways[0]);
 }
 
@@ -92,8 +104,8 @@ static void neighbours_and_batch_positions(void **state)
 }
 
 /* The reference convolution with the second and third of its additions swapped. */
-static void swapped_conv(float *y, const float *u, const float *w, float *state, size_t n_rows, size_t dim, size_t taps, size_t first,
-                         size_t last)
+static void swapped_conv(float *y, const float *u, const float *w, float *state, size_t n_rows, size_t dim,
+                         size_t taps, size_t first, size_t last)
 {
     static const size_t order[4] = {0, 2, 1, 3};
     assert_int_equal(taps, 4);
@@ -111,7 +123,9 @@ static void swapped_conv(float *y, const float *u, const float *w, float *state,
 }
 
 /* Hashes of 64 tokens with one kernel replaced (NULL: none). */
-static void run_planted(const qn_net *net, void (*conv)(float *, const float *, const float *, float *, size_t, size_t, size_t, size_t, size_t),
+static void run_planted(const qn_net *net,
+                        void (*conv)(float *, const float *, const float *, float *, size_t, size_t, size_t,
+                                     size_t, size_t),
                         uint64_t *hashes)
 {
     qn_error err = {0};
@@ -121,17 +135,21 @@ static void run_planted(const qn_net *net, void (*conv)(float *, const float *, 
     qn_step_result result;
     uint32_t page = 0, rows[64];
     qn_device_options o = {.device = "cpu", .kernels = "reference", .threads = 2};
-    if (qn_device_open(&d, &o, &err) || qn_program_lower(&p, net, (qn_bucket){QN_BUCKET_PREFILL, 64}, 0, 1, false, &err)) fail_msg("%s", err.msg);
+    if (qn_device_open(&d, &o, &err) ||
+        qn_program_lower(&p, net, (qn_bucket){QN_BUCKET_PREFILL, 64}, 0, 1, false, &err))
+        fail_msg("%s", err.msg);
     if (conv) ((qn_cpu *)d)->kernels.conv_silu = conv;
     qn_reserve r = {.state = p->state, .kv = QN_KV_F32, .n_pages = 1, .n_slots = 1};
     const qn_program *programs[] = {p};
     if (d->ops->reserve(d, &r, &err) || d->ops->compile(d, programs, &t, &err)) fail_msg("%s", err.msg);
     for (uint32_t i = 0; i < 64; i++) rows[i] = i;
     qn_step_seq s = {.n_rows = 64, .pages = &page, .n_pages = 1};
-    qn_step_inputs in = {.n_rows = 64, .tokens = tokens, .n_seqs = 1, .seqs = &s, .n_logit_rows = 64, .logit_rows = rows};
+    qn_step_inputs in = {
+        .n_rows = 64, .tokens = tokens, .n_seqs = 1, .seqs = &s, .n_logit_rows = 64, .logit_rows = rows};
     d->ops->slot_clear(d, 0);
     if (d->ops->run(t, &in, &result, &err)) fail_msg("%s", err.msg);
-    for (uint32_t i = 0; i < 64; i++) hashes[i] = qn_hash64(result.logits + (size_t)i * net->arch.vocab, net->arch.vocab * sizeof(float));
+    for (uint32_t i = 0; i < 64; i++)
+        hashes[i] = qn_hash64(result.logits + (size_t)i * net->arch.vocab, net->arch.vocab * sizeof(float));
     d->ops->trace_destroy(t);
     qn_program_destroy(p);
     qn_device_close(d);

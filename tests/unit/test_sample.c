@@ -1,4 +1,5 @@
-/* test_sample.c - drawing tokens: arg max and its ties, each filter against counts, independence of everything but (seed, position). */
+/* test_sample.c - drawing tokens: arg max and its ties, each filter against counts, independence of
+ * everything but (seed, position). */
 #include "tap.h"
 
 #include <math.h>
@@ -69,7 +70,8 @@ static void filters_keep_what_they_should(void **state)
     tally((qn_sampling){.temperature = 1, .top_p = 1, .min_p = 0.29f}, 3000, counts, 3); /* 0.145 of 0.5 */
     assert_true(counts[2] > 0);
     tally((qn_sampling){.temperature = 1, .top_p = 1, .min_p = 0.31f}, 3000, counts, 2);
-    tally((qn_sampling){.temperature = 0.05f, .top_p = 1}, 500, counts, 1); /* cold: 2^-20 is left for the second */
+    tally((qn_sampling){.temperature = 0.05f, .top_p = 1}, 500, counts,
+          1); /* cold: 2^-20 is left for the second */
 }
 
 static void only_seed_and_position_decide(void **state)
@@ -100,7 +102,8 @@ static void nan_is_an_error_and_stops_are_known(void **state)
     assert_non_null(strstr(err.msg, "17"));
     logits[17] = INFINITY;
     assert_int_equal(qn_sample(model, logits, &s, 3, &id, &err), QN_INTERNAL);
-    assert_true(qn_model_is_stop(model, 1527) && qn_model_is_stop(model, 1528) && qn_model_is_stop(model, 1529));
+    assert_true(qn_model_is_stop(model, 1527) && qn_model_is_stop(model, 1528) &&
+                qn_model_is_stop(model, 1529));
     assert_false(qn_model_is_stop(model, 1530));
 }
 
@@ -131,8 +134,10 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(greedy_takes_the_lower_of_equals), cmocka_unit_test(filters_keep_what_they_should),
-        cmocka_unit_test(only_seed_and_position_decide),    cmocka_unit_test(nan_is_an_error_and_stops_are_known),
+        cmocka_unit_test(greedy_takes_the_lower_of_equals),
+        cmocka_unit_test(filters_keep_what_they_should),
+        cmocka_unit_test(only_seed_and_position_decide),
+        cmocka_unit_test(nan_is_an_error_and_stops_are_known),
         cmocka_unit_test(the_models_recommendation_is_read),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -1,4 +1,5 @@
-/* test_sched.c - the scheduler: jobs in turns, cancellation in every state, a full queue, shutdown, nothing lost. */
+/* test_sched.c - the scheduler: jobs in turns, cancellation in every state, a full queue, shutdown, nothing
+ * lost. */
 #include "tap.h"
 
 #include <pthread.h>
@@ -88,11 +89,13 @@ static void end(fixture *f)
 }
 
 /* A prompt that the model goes on with for long: the same few ids over and over. */
-static qn_status submit(fixture *f, watch *w, uint32_t n_prompt, uint32_t max_tokens, qn_job_id *id, qn_error *err)
+static qn_status submit(fixture *f, watch *w, uint32_t n_prompt, uint32_t max_tokens, qn_job_id *id,
+                        qn_error *err)
 {
     int32_t *prompt = calloc(n_prompt, sizeof *prompt);
     for (uint32_t i = 0; i < n_prompt; i++) prompt[i] = (int32_t)(300 + i % 7);
-    qn_job_params p = {.prompt = prompt, .n_prompt = n_prompt, .max_tokens = max_tokens, .fn = on_event, .ctx = w};
+    qn_job_params p = {
+        .prompt = prompt, .n_prompt = n_prompt, .max_tokens = max_tokens, .fn = on_event, .ctx = w};
     qn_status st = qn_sched_submit(f->sched, &p, id, err);
     free(prompt);
     return st;
@@ -141,7 +144,7 @@ static void cancel_in_queue_prefill_and_decode(void **state)
     watch a, b, c;
     fixture f = start(1, 8, 0);
     watch_init(&a), watch_init(&b), watch_init(&c);
-    assert_int_equal(submit(&f, &a, 4000, 64, &first, &err), QN_OK);  /* 63 slices: in prefill for long */
+    assert_int_equal(submit(&f, &a, 4000, 64, &first, &err), QN_OK);   /* 63 slices: in prefill for long */
     assert_int_equal(submit(&f, &b, 100, 4000, &second, &err), QN_OK); /* waits */
     assert_int_equal(submit(&f, &c, 100, 4, &third, &err), QN_OK);
     wait_for(&a, &a.n_progress, 1);

@@ -1,5 +1,5 @@
-/* test_server_gone.c - clients that leave, read slowly or wait long, and a server that ends. The test plays the scheduler, so "within a
- * step" means: the job is cancelled although no further step is ever made. */
+/* test_server_gone.c - clients that leave, read slowly or wait long, and a server that ends. The test plays
+ * the scheduler, so "within a step" means: the job is cancelled although no further step is ever made. */
 #include "tap.h"
 
 #include <stdio.h>
@@ -70,7 +70,8 @@ static int send_request(uint16_t port, bool chat, bool streamed)
     size_t n;
     snprintf(body, sizeof body, "{\"stream\":%s,%s}", streamed ? "true" : "false",
              chat ? "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]" : "\"prompt\":\"hi\"");
-    char *bytes = http_request("POST", chat ? "/v1/chat/completions" : "/v1/completions", NULL, body, strlen(body), &n);
+    char *bytes =
+        http_request("POST", chat ? "/v1/chat/completions" : "/v1/completions", NULL, body, strlen(body), &n);
     int fd = http_connect(port);
     assert_true(http_send(fd, bytes, n));
     free(bytes);
@@ -82,7 +83,8 @@ static void a_client_that_leaves_is_noticed_without_a_step(void **state)
     fake_server *s = *state;
     fake_engine *f = &s->engine;
     uint32_t k = 0;
-    for (int mode = 0; mode < 24; mode++, k++) { /* {FIN, RST} x {whole, stream} x {chat, text} x {queue, prefill, decode} */
+    for (int mode = 0; mode < 24;
+         mode++, k++) { /* {FIN, RST} x {whole, stream} x {chat, text} x {queue, prefill, decode} */
         bool reset = mode & 1, streamed = mode & 2, chat = mode & 4;
         int phase = mode / 8;
         int fd = send_request(s->port, chat, streamed);
@@ -139,7 +141,8 @@ static void others_go_on_when_one_leaves(void **state)
     close(stays);
 }
 
-/* A reader that takes nothing is given up when its bounded buffer is full; the scheduler's side never blocks. */
+/* A reader that takes nothing is given up when its bounded buffer is full; the scheduler's side never blocks.
+ */
 static void a_slow_reader_is_cancelled(void **state)
 {
     fake_server *s = *state;
@@ -177,7 +180,8 @@ static void headers_wait_for_admission(void **state)
     got = http_read_all(fd, &n);
     http_reply r = http_parse(got, n);
     assert_int_equal(r.status, 200);
-    const char *at = strstr(r.body, "data: {\"error\":{\"message\":\"a logit is not finite\",\"type\":\"server_error\"");
+    const char *at =
+        strstr(r.body, "data: {\"error\":{\"message\":\"a logit is not finite\",\"type\":\"server_error\"");
     assert_non_null(at);
     assert_string_equal(strstr(at, "\n\n"), "\n\ndata: [DONE]\n\n");
     http_free(&r);
@@ -195,7 +199,8 @@ static void a_silent_stream_gets_comment_lines(void **state)
     int fd = send_request(s.port, true, true);
     fake_wait_job(&s.engine, 0);
     fake_admit(&s.engine, 0);
-    for (int i = 0; i < 3; i++) assert_true(http_read_until(fd, ": keep-alive\n\n")); /* no event of the job drives them */
+    for (int i = 0; i < 3; i++)
+        assert_true(http_read_until(fd, ": keep-alive\n\n")); /* no event of the job drives them */
     fake_token(&s.engine, 0, 0);
     assert_true(http_read_until(fd, "one "));
     close(fd);

@@ -1,4 +1,5 @@
-/* test_server_requests.c - the contract of requests: what is refused, with which status and which field, and what is not. */
+/* test_server_requests.c - the contract of requests: what is refused, with which status and which field, and
+ * what is not. */
 #include "tap.h"
 
 #include <jansson.h>
@@ -12,11 +13,11 @@
 #include "support/fake_engine.h"
 #include "support/http_client.h"
 
-#define CHAT "/v1/chat/completions"
-#define TEXT "/v1/completions"
-#define M "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
-#define P "\"prompt\":\"hi\""
-#define WITH(field) "{" M "," field "}"
+#define CHAT         "/v1/chat/completions"
+#define TEXT         "/v1/completions"
+#define M            "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+#define P            "\"prompt\":\"hi\""
+#define WITH(field)  "{" M "," field "}"
 #define PWITH(field) "{" P "," field "}"
 
 static const char *const pieces[] = {"a", "b", "c"};
@@ -71,11 +72,17 @@ static const struct {
     {CHAT, "{\"messages\":[{\"role\":\"user\"}]}", 400, "messages[0].content", NULL},
     {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":5}]}", 400, "messages[0].content", "a number"},
     {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[\"x\"]}]}", 400, "messages[0].content[0]", NULL},
-    {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image_url\",\"image_url\":{\"url\":\"http://127.0.0.1/x\"}}]}]}", 400, "messages[0].content[1]", "image_url"},
-    {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}", 400, "messages[0].content[0]", NULL},
-    {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"tool_calls\":[]}]}", 400, "messages[0].tool_calls", NULL},
-    {CHAT, "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":{}}]}]}", 400, "messages[0].tool_calls[0].function", "name"},
-    {CHAT, "{\"messages\":[{\"role\":\"assistant\",\"content\":\"x\",\"reasoning\":5}]}", 400, "messages[0].reasoning", NULL},
+    {CHAT,
+     "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image_url\",\"image_url\":{\"url\":\"http://127.0.0.1/x\"}}]}]}",
+     400, "messages[0].content[1]", "image_url"},
+    {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}", 400,
+     "messages[0].content[0]", NULL},
+    {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"tool_calls\":[]}]}", 400,
+     "messages[0].tool_calls", NULL},
+    {CHAT, "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":{}}]}]}",
+     400, "messages[0].tool_calls[0].function", "name"},
+    {CHAT, "{\"messages\":[{\"role\":\"assistant\",\"content\":\"x\",\"reasoning\":5}]}", 400,
+     "messages[0].reasoning", NULL},
     {CHAT, WITH("\"model\":\"other\""), 404, "model", "'other'"},
     {CHAT, WITH("\"model\":3"), 400, "model", NULL},
     {CHAT, WITH("\"temperature\":\"hot\""), 400, "temperature", NULL},
@@ -91,7 +98,10 @@ static const struct {
     {CHAT, WITH("\"stop\":[\"a\",\"\"]"), 400, "stop", "entry 1"},
     {CHAT, WITH("\"stop\":[1]"), 400, "stop", NULL},
     {CHAT, WITH("\"stop\":{}"), 400, "stop", NULL},
-    {CHAT, WITH("\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\"]"), 400, "stop", "limit is 16"},
+    {CHAT,
+     WITH(
+         "\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\"]"),
+     400, "stop", "limit is 16"},
     {CHAT, WITH("\"max_tokens\":0"), 400, "max_tokens", NULL},
     {CHAT, WITH("\"max_tokens\":-5"), 400, "max_tokens", NULL},
     {CHAT, WITH("\"max_completion_tokens\":\"many\""), 400, "max_completion_tokens", NULL},
@@ -99,18 +109,23 @@ static const struct {
     {CHAT, WITH("\"n\":true"), 400, "n", NULL},
     {CHAT, WITH("\"stream\":1"), 400, "stream", NULL},
     {CHAT, WITH("\"stream_options\":{\"include_usage\":true}"), 400, "stream_options", "stream"},
-    {CHAT, WITH("\"stream\":true,\"stream_options\":{\"include_usage\":1}"), 400, "stream_options.include_usage", NULL},
+    {CHAT, WITH("\"stream\":true,\"stream_options\":{\"include_usage\":1}"), 400,
+     "stream_options.include_usage", NULL},
     {CHAT, WITH("\"stream\":true,\"stream_options\":[]"), 400, "stream_options", NULL},
     {CHAT, WITH("\"tools\":{}"), 400, "tools", NULL},
     {CHAT, WITH("\"tools\":[{\"type\":\"web_search\"}]"), 400, "tools[0].type", NULL},
     {CHAT, WITH("\"tools\":[{\"type\":\"function\"}]"), 400, "tools[0].function", NULL},
-    {CHAT, WITH("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"\"}}]"), 400, "tools[0].function.name", NULL},
-    {CHAT, WITH("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":[]}}]"), 400, "tools[0].function.parameters", NULL},
+    {CHAT, WITH("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"\"}}]"), 400,
+     "tools[0].function.name", NULL},
+    {CHAT, WITH("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":[]}}]"), 400,
+     "tools[0].function.parameters", NULL},
     {CHAT, WITH("\"tool_choice\":\"required\""), 400, "tool_choice", NULL},
-    {CHAT, WITH("\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"), 400, "tool_choice", NULL},
+    {CHAT, WITH("\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"), 400, "tool_choice",
+     NULL},
     {CHAT, WITH("\"parallel_tool_calls\":\"no\""), 400, "parallel_tool_calls", NULL},
     {CHAT, WITH("\"chat_template_kwargs\":[]"), 400, "chat_template_kwargs", NULL},
-    {CHAT, WITH("\"chat_template_kwargs\":{\"enable_thinking\":\"no\"}"), 400, "chat_template_kwargs.enable_thinking", NULL},
+    {CHAT, WITH("\"chat_template_kwargs\":{\"enable_thinking\":\"no\"}"), 400,
+     "chat_template_kwargs.enable_thinking", NULL},
     {CHAT, WITH("\"presence_penalty\":0.5"), 400, "presence_penalty", NULL},
     {CHAT, WITH("\"frequency_penalty\":-1"), 400, "frequency_penalty", NULL},
     {CHAT, WITH("\"repetition_penalty\":1.1"), 400, "repetition_penalty", NULL},
@@ -140,11 +155,14 @@ static const struct {
     {TEXT, PWITH("\"special_tokens\":0"), 400, "special_tokens", NULL},
 };
 
-static void check_error(const http_reply *r, int status, const char *param, const char *says, const char *body)
+static void check_error(const http_reply *r, int status, const char *param, const char *says,
+                        const char *body)
 {
-    json_t *o = json_loads(r->body, 0, NULL), *e = json_object_get(o, "error"), *p = json_object_get(e, "param");
+    json_t *o = json_loads(r->body, 0, NULL), *e = json_object_get(o, "error"),
+           *p = json_object_get(e, "param");
     const char *message = json_string_value(json_object_get(e, "message"));
-    bool ok = r->status == status && message && json_is_string(json_object_get(e, "type")) && json_is_string(json_object_get(e, "code"));
+    bool ok = r->status == status && message && json_is_string(json_object_get(e, "type")) &&
+              json_is_string(json_object_get(e, "code"));
     ok = ok && p && (param ? json_is_string(p) && strcmp(json_string_value(p), param) == 0 : json_is_null(p));
     ok = ok && (!says || strstr(message, says));
     if (!ok) print_message("# %s\n# %d %s\n", body, r->status, r->body);
@@ -167,17 +185,22 @@ static void nulls_neutral_values_and_unknown_fields_pass(void **state)
 {
     fake_server *s = *state;
     static const char *const good[][2] = {
-        {CHAT, WITH("\"model\":null,\"temperature\":null,\"top_p\":null,\"top_k\":null,\"min_p\":null,\"seed\":null,\"stop\":null,\"max_tokens\":null,"
-                    "\"max_completion_tokens\":null,\"n\":null,\"stream\":null,\"stream_options\":null,\"tools\":null,\"tool_choice\":null,"
-                    "\"parallel_tool_calls\":null,\"chat_template_kwargs\":null,\"user\":null,\"logprobs\":null,\"top_logprobs\":null,"
-                    "\"logit_bias\":null,\"response_format\":null,\"presence_penalty\":null,\"frequency_penalty\":null,\"functions\":null")},
-        {CHAT, WITH("\"n\":1,\"presence_penalty\":0,\"frequency_penalty\":0.0,\"repetition_penalty\":1.0,\"logit_bias\":{},\"logprobs\":false,"
-                    "\"response_format\":{\"type\":\"text\"},\"function_call\":\"auto\",\"stop\":[],\"tools\":[],\"tool_choice\":\"auto\"")},
+        {CHAT,
+         WITH(
+             "\"model\":null,\"temperature\":null,\"top_p\":null,\"top_k\":null,\"min_p\":null,\"seed\":null,\"stop\":null,\"max_tokens\":null,"
+             "\"max_completion_tokens\":null,\"n\":null,\"stream\":null,\"stream_options\":null,\"tools\":null,\"tool_choice\":null,"
+             "\"parallel_tool_calls\":null,\"chat_template_kwargs\":null,\"user\":null,\"logprobs\":null,\"top_logprobs\":null,"
+             "\"logit_bias\":null,\"response_format\":null,\"presence_penalty\":null,\"frequency_penalty\":null,\"functions\":null")},
+        {CHAT,
+         WITH(
+             "\"n\":1,\"presence_penalty\":0,\"frequency_penalty\":0.0,\"repetition_penalty\":1.0,\"logit_bias\":{},\"logprobs\":false,"
+             "\"response_format\":{\"type\":\"text\"},\"function_call\":\"auto\",\"stop\":[],\"tools\":[],\"tool_choice\":\"auto\"")},
         {CHAT, WITH("\"nobody_knows\":{\"a\":[1,2,3]},\"x\":null,\"user\":\"me\",\"metadata\":{}")},
         {CHAT, WITH("\"temperature\":0,\"top_k\":-1,\"max_tokens\":16.0,\"seed\":-9223372036854775808")},
         {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\\u0000b\\ud83d\\ude00\"}]}"},
-        {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]},{\"role\":\"assistant\",\"content\":null,\"reasoning\":\"hm\","
-               "\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"content\":\"r\"}]}"},
+        {CHAT,
+         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]},{\"role\":\"assistant\",\"content\":null,\"reasoning\":\"hm\","
+         "\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"content\":\"r\"}]}"},
         {TEXT, PWITH("\"suffix\":null,\"echo\":false,\"best_of\":1,\"logprobs\":null")},
         {TEXT, "{\"prompt\":[\"one\"]}"},
         {TEXT, "{\"prompt\":[1,2,299]}"},
@@ -189,8 +212,10 @@ static void nulls_neutral_values_and_unknown_fields_pass(void **state)
         assert_int_equal(r.status, 200);
         http_free(&r);
     }
-    assert_non_null(strstr(s->engine.last_messages, "\"content\":\"hi\"") || strstr(s->engine.last_messages, "\"reasoning_content\":\"hm\""));
-    assert_float_equal(s->engine.jobs[0].p.sampling.temperature, 0.6, 1e-6); /* the model's own where absent */
+    assert_non_null(strstr(s->engine.last_messages, "\"content\":\"hi\"") ||
+                    strstr(s->engine.last_messages, "\"reasoning_content\":\"hm\""));
+    assert_float_equal(s->engine.jobs[0].p.sampling.temperature, 0.6,
+                       1e-6); /* the model's own where absent */
     assert_int_equal(s->engine.jobs[0].p.sampling.top_k, 20);
     assert_float_equal(s->engine.jobs[3].p.sampling.temperature, 0, 0);
     assert_int_equal(s->engine.jobs[3].p.sampling.top_k, 0);
@@ -223,7 +248,8 @@ static void a_long_prompt_is_refused_with_both_numbers(void **state)
         qn_buf_str(&b, "\"}");
         http_reply r = http_post(s->port, TEXT, b.data);
         check_error(&r, 400, "prompt", "1000 tokens", "a long prompt");
-        assert_non_null(strstr(r.body, "\"code\":\"context_length_exceeded\",\"n_prompt_tokens\":1000,\"n_ctx\":1000"));
+        assert_non_null(
+            strstr(r.body, "\"code\":\"context_length_exceeded\",\"n_prompt_tokens\":1000,\"n_ctx\":1000"));
         http_free(&r);
         qn_buf_deinit(&b);
     }
@@ -244,7 +270,8 @@ static http_reply raw(uint16_t port, const char *bytes, size_t n)
     return r;
 }
 
-static http_reply ask(uint16_t port, const char *method, const char *path, const char *headers, const char *body)
+static http_reply ask(uint16_t port, const char *method, const char *path, const char *headers,
+                      const char *body)
 {
     size_t n;
     char *bytes = http_request(method, path, headers, body, body ? strlen(body) : 0, &n);
@@ -278,8 +305,10 @@ static void doors_and_methods(void **state)
         {"POST", CHAT, "Content-Encoding: identity\r\n", 400, "messages"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        http_reply r = ask(s->port, table[i].method, table[i].path, table[i].headers, strcmp(table[i].method, "GET") ? "{}" : NULL);
-        if (r.status != table[i].status) print_message("# %s %s: %d %s\n", table[i].method, table[i].path, r.status, r.body);
+        http_reply r = ask(s->port, table[i].method, table[i].path, table[i].headers,
+                           strcmp(table[i].method, "GET") ? "{}" : NULL);
+        if (r.status != table[i].status)
+            print_message("# %s %s: %d %s\n", table[i].method, table[i].path, r.status, r.body);
         assert_int_equal(r.status, table[i].status);
         if (table[i].says) assert_non_null(strstr(r.body, table[i].says));
         if (r.status == 405) assert_non_null(strstr(r.head, "Allow: "));
@@ -299,12 +328,15 @@ static void bodies_over_the_limit_are_413(void **state)
     r = ask(s->port, "POST", CHAT, "Expect: 100-continue\r\n", big);
     assert_int_equal(r.status, 413);
     http_free(&r);
-    static const char endless[] = "POST " CHAT " HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n"; /* refused from the headers alone */
+    static const char endless[] =
+        "POST " CHAT
+        " HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n"; /* refused from the headers alone */
     r = raw(s->port, endless, sizeof endless - 1);
     assert_int_equal(r.status, 413);
     http_free(&r);
     qn_buf b = {0};
-    qn_buf_str(&b, "POST " CHAT " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n");
+    qn_buf_str(&b, "POST " CHAT
+                   " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n");
     for (int i = 0; i < 15; i++) qn_buf_printf(&b, "2710\r\n%.10000s\r\n", big);
     qn_buf_str(&b, "0\r\n\r\n");
     r = raw(s->port, b.data, b.len);
@@ -340,10 +372,16 @@ static void malformed_http_does_no_harm(void **state)
 {
     fake_server *s = *state;
     static const char *const table[] = {
-        "\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "GET /health HTTP/1.1\r\n\r\n",
-        "POST " CHAT " HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", "POST " CHAT " HTTP/1.1\r\nHost: x\r\nContent-Length: 1x\r\n\r\n{}",
+        "\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        "GET /health HTTP/1.1\r\n\r\n",
+        "POST " CHAT " HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        "POST " CHAT " HTTP/1.1\r\nHost: x\r\nContent-Length: 1x\r\n\r\n{}",
         "POST " CHAT " HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n",
-        "POST " CHAT " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "GET /\xff%00%zz HTTP/1.1\r\nHost: x\r\n\r\n",
+        "POST " CHAT " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "GET /\xff%00%zz HTTP/1.1\r\nHost: x\r\n\r\n",
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         int fd = http_connect(s->port);

@@ -1,5 +1,5 @@
-/* test_stop_match.c - stop strings: every way to cut the text into three pieces gives the same result, and no more than a true
- * prefix is ever held back. */
+/* test_stop_match.c - stop strings: every way to cut the text into three pieces gives the same result, and no
+ * more than a true prefix is ever held back. */
 #include "tap.h"
 
 #include <stdlib.h>
@@ -16,10 +16,10 @@ static const struct {
     {{"beta gamma"}, "alpha beta gamma delta", "alpha "},
     {{"abab"}, "xabaababy", "xaba"},
     {{"aab"}, "aaaab", "aa"},
-    {{"ab", "abcd", "bc"}, "xxabcd", "xx"},        /* the first that is complete wins */
-    {{"cd", "abcd", "d"}, "xxabcd", "xx"},         /* of those that end together the longest */
+    {{"ab", "abcd", "bc"}, "xxabcd", "xx"}, /* the first that is complete wins */
+    {{"cd", "abcd", "d"}, "xxabcd", "xx"},  /* of those that end together the longest */
     {{"nothing", "else"}, "the text", NULL},
-    {{"text"}, "the tex", NULL},                   /* a prefix at the end is not a match */
+    {{"text"}, "the tex", NULL}, /* a prefix at the end is not a match */
     {{"t"}, "t", ""},
     {{"\xe6\xb1\x89"}, "\xe6\xb1\x88\xe6\xb1\x89", "\xe6\xb1\x88"},
     {{"\n\n"}, "a\nb\n\nc", "a\nb"},
@@ -78,7 +78,8 @@ static void only_a_true_prefix_is_held_back(void **state)
     static const char *const stops[] = {"</think>", "beta gamma"};
     static const struct {
         const char *piece, *shown;
-    } steps[] = {{"x</", "x"}, {"thin", ""}, {"g be", "</thing "}, {"t", ""}, {"t", "bett"}, {"beta gamm", ""}, {"!", "beta gamm!"}};
+    } steps[] = {{"x</", "x"},  {"thin", ""},      {"g be", "</thing "}, {"t", ""},
+                 {"t", "bett"}, {"beta gamm", ""}, {"!", "beta gamm!"}};
     size_t lens[] = {8, 10};
     qn_stop_match *m;
     assert_int_equal(qn_stop_create(&m, stops, lens, 2, NULL), QN_OK);
@@ -86,7 +87,8 @@ static void only_a_true_prefix_is_held_back(void **state)
         const char *shown;
         size_t n;
         bool hit;
-        assert_int_equal(qn_stop_push(m, steps[i].piece, strlen(steps[i].piece), &shown, &n, &hit, NULL), QN_OK);
+        assert_int_equal(qn_stop_push(m, steps[i].piece, strlen(steps[i].piece), &shown, &n, &hit, NULL),
+                         QN_OK);
         assert_false(hit);
         assert_int_equal(n, strlen(steps[i].shown));
         assert_memory_equal(shown, steps[i].shown, n);

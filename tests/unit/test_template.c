@@ -1,5 +1,6 @@
-/* test_template.c - the template interpreter: constructs against what Jinja makes of them (tests/data/templates), malformed
- * templates, the lines that errors name, limits, and where each byte comes from. */
+/* test_template.c - the template interpreter: constructs against what Jinja makes of them
+ * (tests/data/templates), malformed templates, the lines that errors name, limits, and where each byte comes
+ * from. */
 #include "tap.h"
 
 #include <dirent.h>
@@ -10,10 +11,12 @@
 #include "base/mapfile.h"
 #include "text/template.h"
 
-static const struct tm noon = {.tm_year = 126, .tm_mon = 10, .tm_mday = 30, .tm_hour = 12, .tm_wday = 1, .tm_yday = 333};
+static const struct tm noon = {
+    .tm_year = 126, .tm_mon = 10, .tm_mday = 30, .tm_hour = 12, .tm_wday = 1, .tm_yday = 333};
 
 /* Parse and render; text and origin are reset. */
-static qn_status render(const char *source, size_t n, const json_t *vars, qn_buf *text, qn_buf *origin, qn_error *err)
+static qn_status render(const char *source, size_t n, const json_t *vars, qn_buf *text, qn_buf *origin,
+                        qn_error *err)
 {
     qn_template *t;
     qn_status st = qn_template_parse(&t, source, n, err);
@@ -36,11 +39,15 @@ static void constructs(void **state)
         json_t *row = json_loads(line, JSON_ALLOW_NUL, NULL);
         const json_t *source = json_object_get(row, "source"), *want = json_object_get(row, "text");
         qn_error err = {0};
-        qn_status st = render(json_string_value(source), json_string_length(source), vars, &text, &origin, &err);
+        qn_status st =
+            render(json_string_value(source), json_string_length(source), vars, &text, &origin, &err);
         if (want && st) fail_msg("%s: %s", json_string_value(source), err.msg);
-        if (!want && !st) fail_msg("%s: no error, but %s", json_string_value(source), text.data ? text.data : "");
-        if (want && (text.len != json_string_length(want) || (text.len && memcmp(text.data, json_string_value(want), text.len))))
-            fail_msg("%s: %s, not %s", json_string_value(source), text.data ? text.data : "", json_string_value(want));
+        if (!want && !st)
+            fail_msg("%s: no error, but %s", json_string_value(source), text.data ? text.data : "");
+        if (want && (text.len != json_string_length(want) ||
+                     (text.len && memcmp(text.data, json_string_value(want), text.len))))
+            fail_msg("%s: %s, not %s", json_string_value(source), text.data ? text.data : "",
+                     json_string_value(want));
         if (want) assert_int_equal(text.len, origin.len);
         json_decref(row);
         rows++;
@@ -108,8 +115,10 @@ static void lines(void **state)
         {"a\nb\n{{ x +", "chat template line 3: ", QN_CORRUPT},
         {"\n\n{% if x %}\n\n", "chat template line 4: the template ends, but 'endif' is missing", QN_CORRUPT},
         {"a\r\nb\r\n{{ nope.x }}", "chat template line 3: 'nope' is undefined", QN_INVALID},
-        {"{% for i in [1, 2] %}\n{{ i + 'a' }}\n{% endfor %}", "chat template line 2: unsupported operand type(s) for +: 'int' and 'str'", QN_INVALID},
-        {"{% macro m() %}\n\n{{ 1 // 0 }}{% endmacro %}\n{{ m() }}", "chat template line 3: integer division or modulo by zero", QN_INVALID},
+        {"{% for i in [1, 2] %}\n{{ i + 'a' }}\n{% endfor %}",
+         "chat template line 2: unsupported operand type(s) for +: 'int' and 'str'", QN_INVALID},
+        {"{% macro m() %}\n\n{{ 1 // 0 }}{% endmacro %}\n{{ m() }}",
+         "chat template line 3: integer division or modulo by zero", QN_INVALID},
         {"{{ x | nope }}", "chat template line 1: no filter named 'nope'", QN_INVALID},
         {"{{ raise_exception('Only this: ' ~ x) }}", "Only this: 5", QN_INVALID},
     };
@@ -117,8 +126,10 @@ static void lines(void **state)
     qn_buf text = {0}, origin = {0};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         qn_error err = {0};
-        assert_int_equal(render(table[i].source, strlen(table[i].source), vars, &text, &origin, &err), table[i].st);
-        if (strncmp(err.msg, table[i].message, strlen(table[i].message))) fail_msg("'%s', not '%s'", err.msg, table[i].message);
+        assert_int_equal(render(table[i].source, strlen(table[i].source), vars, &text, &origin, &err),
+                         table[i].st);
+        if (strncmp(err.msg, table[i].message, strlen(table[i].message)))
+            fail_msg("'%s', not '%s'", err.msg, table[i].message);
     }
     qn_buf_deinit(&text);
     qn_buf_deinit(&origin);
@@ -141,9 +152,11 @@ static void nesting(void **state)
     (void)state;
     static const struct {
         const char *head, *unit, *tail;
-    } table[] = {{"{{ ", "(", "1 }}"},    {"{{ ", "[", "1 }}"},        {"{{ ", "-", "1 }}"},       {"{{ ", "not ", "1 }}"},   {"{{ 1", " + 1", " }}"},
-                 {"{{ x", ".a", " }}"},   {"{{ x", "|e", " }}"},       {"{{ 1", " if 1", " }}"},   {"", "{% if x %}", ""},     {"{% for ", "(", "a %}"},
-                 {"{{ 1", " < 2", " }}"}, {"{{ 1 ", "if 1 else 1 ", "}}"}, {"{{ x", " is a", " }}"}, {"{{ x", "[0", " }}"},    {"{{ ", "x(", " }}"}};
+    } table[] = {{"{{ ", "(", "1 }}"},     {"{{ ", "[", "1 }}"},     {"{{ ", "-", "1 }}"},
+                 {"{{ ", "not ", "1 }}"},  {"{{ 1", " + 1", " }}"},  {"{{ x", ".a", " }}"},
+                 {"{{ x", "|e", " }}"},    {"{{ 1", " if 1", " }}"}, {"", "{% if x %}", ""},
+                 {"{% for ", "(", "a %}"}, {"{{ 1", " < 2", " }}"},  {"{{ 1 ", "if 1 else 1 ", "}}"},
+                 {"{{ x", " is a", " }}"}, {"{{ x", "[0", " }}"},    {"{{ ", "x(", " }}"}};
     static const size_t times[] = {100, 1000, 100000, 1000000};
     json_t *vars = json_object();
     qn_buf text = {0}, origin = {0};
@@ -152,8 +165,10 @@ static void nesting(void **state)
             qn_error err = {0};
             size_t n;
             char *s = repeated(table[i].head, table[i].unit, times[k], table[i].tail, &n);
-            qn_status st = render(s, n, vars, &text, &origin, &err); /* any answer but a fault; deep ones are refused */
-            if (k == 3 && st != QN_CORRUPT && st != QN_TOO_LARGE) fail_msg("%s%s...: %s", table[i].head, table[i].unit, err.msg);
+            qn_status st =
+                render(s, n, vars, &text, &origin, &err); /* any answer but a fault; deep ones are refused */
+            if (k == 3 && st != QN_CORRUPT && st != QN_TOO_LARGE)
+                fail_msg("%s%s...: %s", table[i].head, table[i].unit, err.msg);
             free(s);
         }
     qn_buf_deinit(&text);
@@ -169,15 +184,20 @@ static void limits(void **state)
         qn_status st;
     } table[] = {
         {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested deeper than the limit", QN_TOO_LARGE},
-        {"{% set l = range(100000) %}{% for i in l %}{% for j in l %}{% endfor %}{% endfor %}", "steps", QN_TOO_LARGE},
+        {"{% set l = range(100000) %}{% for i in l %}{% for j in l %}{% endfor %}{% endfor %}", "steps",
+         QN_TOO_LARGE},
         {"{% for i in range(1000000000) %}{% endfor %}", "limit of 100000 items", QN_INVALID},
         {"{{ range(0, 9223372036854775807, 1) }}", "limit of 100000 items", QN_INVALID},
         {"{{ 'x' * 1000000000 }}", "limit of", QN_TOO_LARGE},
         {"{{ [1] * 1000000000 }}", "limit", QN_TOO_LARGE},
-        {"{% set ns = namespace(s='0123456789') %}{% for i in range(100) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}", "bytes of text", QN_TOO_LARGE},
-        {"{% set ns = namespace(l=[1, 2]) %}{% for i in range(100) %}{% set ns.l = ns.l + ns.l %}{% endfor %}", "limit of", QN_TOO_LARGE},
-        {"{% set ns = namespace(l=1) %}{% for i in range(300) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l }}", "limit of 200", QN_INVALID},
-        {"{% set ns = namespace(l=1) %}{% for i in range(300) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l|tojson }}", "limit of 200", QN_INVALID},
+        {"{% set ns = namespace(s='0123456789') %}{% for i in range(100) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+         "bytes of text", QN_TOO_LARGE},
+        {"{% set ns = namespace(l=[1, 2]) %}{% for i in range(100) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
+         "limit of", QN_TOO_LARGE},
+        {"{% set ns = namespace(l=1) %}{% for i in range(300) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l }}",
+         "limit of 200", QN_INVALID},
+        {"{% set ns = namespace(l=1) %}{% for i in range(300) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l|tojson }}",
+         "limit of 200", QN_INVALID},
         {"{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}", "limit of 200", QN_INVALID},
         {"{{ 9223372036854775807 + 1 }}", "64 bits", QN_INVALID},
         {"{{ -9223372036854775807 - 2 }}", "64 bits", QN_INVALID},
@@ -190,7 +210,8 @@ static void limits(void **state)
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         qn_error err = {0};
         qn_status st = render(table[i].source, strlen(table[i].source), vars, &text, &origin, &err);
-        if (st != table[i].st || !strstr(err.msg, table[i].names)) fail_msg("%s: %s (%s)", table[i].source, err.msg, qn_status_name(st));
+        if (st != table[i].st || !strstr(err.msg, table[i].names))
+            fail_msg("%s: %s (%s)", table[i].source, err.msg, qn_status_name(st));
     }
     qn_template *t;
     qn_error err;
@@ -198,7 +219,8 @@ static void limits(void **state)
     assert_int_equal(qn_template_parse(&t, big, QN_TPL_MAX_SOURCE + 1, &err), QN_TOO_LARGE);
     free(big);
     assert_int_equal(qn_template_parse(&t, "{{ strftime_now('%Y') }}", 24, &err), QN_OK);
-    assert_int_equal(qn_template_render(t, vars, NULL, &text, &origin, &err), QN_INVALID); /* no clock but the caller's */
+    assert_int_equal(qn_template_render(t, vars, NULL, &text, &origin, &err),
+                     QN_INVALID); /* no clock but the caller's */
     qn_template_destroy(t);
     qn_buf_deinit(&text);
     qn_buf_deinit(&origin);
@@ -240,10 +262,12 @@ static void origins(void **state)
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         qn_error err = {0};
         char got[64] = {0};
-        if (render(table[i].source, strlen(table[i].source), vars, &text, &origin, &err)) fail_msg("%s: %s", table[i].source, err.msg);
+        if (render(table[i].source, strlen(table[i].source), vars, &text, &origin, &err))
+            fail_msg("%s: %s", table[i].source, err.msg);
         assert_int_equal(text.len, origin.len);
         for (size_t k = 0; k < origin.len && k < 63; k++) got[k] = origin.data[k] ? 't' : '.';
-        if (strcmp(got, table[i].want)) fail_msg("%s: %s comes from %s, not %s", table[i].source, text.data, got, table[i].want);
+        if (strcmp(got, table[i].want))
+            fail_msg("%s: %s comes from %s, not %s", table[i].source, text.data, got, table[i].want);
     }
     qn_buf_deinit(&text);
     qn_buf_deinit(&origin);
@@ -253,8 +277,9 @@ static void origins(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(constructs), cmocka_unit_test(malformed), cmocka_unit_test(prefixes), cmocka_unit_test(lines),
-        cmocka_unit_test(nesting),    cmocka_unit_test(limits),    cmocka_unit_test(origins),
+        cmocka_unit_test(constructs), cmocka_unit_test(malformed), cmocka_unit_test(prefixes),
+        cmocka_unit_test(lines),      cmocka_unit_test(nesting),   cmocka_unit_test(limits),
+        cmocka_unit_test(origins),
     };
     return TEST_MAIN(tests);
 }

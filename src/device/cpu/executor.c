@@ -201,7 +201,8 @@ static void keep_hidden(const work *w, size_t n, size_t cols)
 {
     float *kept = w->t->cpu->memory.hidden;
     for (size_t r = 0; r < n; r++)
-        memcpy(kept + (w->in->hidden_rows ? w->in->hidden_rows[r] : r) * cols, w->c->in[0] + r * cols, cols * sizeof *kept);
+        memcpy(kept + (w->in->hidden_rows ? w->in->hidden_rows[r] : r) * cols, w->c->in[0] + r * cols,
+               cols * sizeof *kept);
 }
 
 static void run_mtp_input(void *ctx, size_t first, size_t last)

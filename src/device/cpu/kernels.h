@@ -109,10 +109,10 @@ typedef struct qn_kernels {
     void (*sigmoid_gate)(float *y, const float *x, const float *q_gate, size_t n_rows, size_t n_q,
                          size_t head_dim);
 
-    /* y[t][c] = silu(sum_j w[c][j] * u[t-taps+1+j][c]), j in order in f32, for the channels first .. last-1; what lies before the
-     * first row comes from state [taps-1][dim] (raw inputs, oldest first), which then holds the last taps-1
-     * raw inputs. y may be u. u, y: [n_rows][dim]. w: [dim][taps], last tap = current token. Source:
-     * docs/models/qwen35.md, 5.2. */
+    /* y[t][c] = silu(sum_j w[c][j] * u[t-taps+1+j][c]), j in order in f32, for the channels first .. last-1;
+     * what lies before the first row comes from state [taps-1][dim] (raw inputs, oldest first), which then
+     * holds the last taps-1 raw inputs. y may be u. u, y: [n_rows][dim]. w: [dim][taps], last tap = current
+     * token. Source: docs/models/qwen35.md, 5.2. */
     void (*conv_silu)(float *y, const float *u, const float *w, float *state, size_t n_rows, size_t dim,
                       size_t taps, size_t first, size_t last);
 

@@ -1,9 +1,9 @@
 /* ref_conv.c - the reference of the causal depthwise convolution with SiLU. Walks time with a window of raw
  * inputs, a block of channels at a time, so that the output may overwrite the input.
  *
- * The sum of the few taps is f32, oldest tap first: as exact as its inputs need, and the one place of the reference where the
- * order of two additions shows in every run (f64 sums rounded to f32 hide it almost always), so that the tests of equal bits
- * can be seen to fail. */
+ * The sum of the few taps is f32, oldest tap first: as exact as its inputs need, and the one place of the
+ * reference where the order of two additions shows in every run (f64 sums rounded to f32 hide it almost
+ * always), so that the tests of equal bits can be seen to fail. */
 #include "device/cpu/ref.h"
 
 #define CHANNELS 64
@@ -20,8 +20,7 @@ void qn_ref_conv_silu(float *y, const float *u, const float *w, float *state, si
             memcpy(window[taps - 1], u + t * dim + c0, n * sizeof(float));
             memset(sum, 0, sizeof sum);
             for (size_t j = 0; j < taps; j++)
-                for (size_t c = 0; c < n; c++)
-                    sum[c] += w[(c0 + c) * taps + j] * window[j][c];
+                for (size_t c = 0; c < n; c++) sum[c] += w[(c0 + c) * taps + j] * window[j][c];
             for (size_t c = 0; c < n; c++) y[t * dim + c0 + c] = (float)qn_ref_silu((double)sum[c]);
             memmove(window[0], window[1], (taps - 1) * sizeof window[0]);
         }
