@@ -91,7 +91,7 @@ static void print_text(const json_t *r)
     json_object_foreach(arch, name, v)
     {
         if (json_is_array(v)) continue;
-        char *text = json_dumps(v, JSON_ENCODE_ANY);
+        char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
         printf("%-12s %s\n", name, text ? text : "?");
         free(text);
     }
@@ -138,7 +138,7 @@ int qn_verb_inspect(int argc, char **argv)
                           net ? arch_json(&net->arch) : json_null(), "groups", groups_json(tensors),
                           "tensors", tensors, "refused", refused ? err.msg : NULL);
     if (as_json) {
-        json_dumpf(r, stdout, JSON_INDENT(1));
+        json_dumpf(r, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
         putchar('\n');
     } else {
         print_text(r);

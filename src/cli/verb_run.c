@@ -43,6 +43,12 @@ static void close_call(run *r)
     qn_buf_reset(&r->arguments);
 }
 
+/* On a terminal the thought and what follows it meet: a line ends between them. */
+static void end_thought(const run *r)
+{
+    if (!r->json && r->reasoning.len && !r->text.len && !json_array_size(r->calls)) fputc('\n', stderr);
+}
+
 static void on_event(void *ctx, const qn_answer_event *e)
 {
     run *r = ctx;
@@ -52,13 +58,16 @@ static void on_event(void *ctx, const qn_answer_event *e)
         if (!r->json) fwrite(e->text, 1, e->n, stderr);
         break;
     case QN_ANSWER_CONTENT:
+        end_thought(r);
         qn_buf_add(&r->text, e->text, e->n);
         if (!r->json) fwrite(e->text, 1, e->n, stdout);
         break;
     case QN_ANSWER_CALL:
+        end_thought(r);
         close_call(r);
+        if (!r->json)
+            printf("%s%.*s ", r->text.len || json_array_size(r->calls) ? "\n" : "", (int)e->n, e->text);
         json_array_append_new(r->calls, json_pack("{s:s%}", "name", e->text, e->n));
-        if (!r->json) printf("\n%.*s ", (int)e->n, e->text);
         break;
     case QN_ANSWER_ARGUMENTS:
         qn_buf_add(&r->arguments, e->text, e->n);
@@ -134,7 +143,7 @@ static void print_json(run *r)
                           json_stringn(r->reasoning.data ? r->reasoning.data : "", r->reasoning.len),
                           "tool_calls", r->calls, "finish_reason", r->finish, "ids", ids, "usage", usage,
                           "timings", timings, "seed", (json_int_t)r->sampling.seed);
-    json_dumpf(o, stdout, 0);
+    json_dumpf(o, stdout, JSON_REAL_PRECISION(6));
     putchar('\n');
     json_decref(o);
 }

@@ -225,9 +225,10 @@ qn_status qn_fields_check_all(const json_t *o, bool chat, size_t *n_unknown, qn_
             if (!(missing[i].where & where) || strcmp(missing[i].name, name) != 0) continue;
             known = true;
             if (json_is_null(v) || is_neutral(v, missing[i].neutral)) continue;
-            return qn_field_fail(err, name, "is not supported by quern%s%s",
-                                 missing[i].neutral[0] ? "; leave it out or at " : "; leave it out",
-                                 missing[i].neutral);
+            qn_fail(err, QN_UNSUPPORTED, "'%s' is not supported by quern; leave it out%s%s", name,
+                    missing[i].neutral[0] ? ", or give one of: " : "", missing[i].neutral);
+            qn_error_field(err, "%s", name);
+            return QN_UNSUPPORTED;
         }
         if (!known) ++*n_unknown;
     }
