@@ -40,7 +40,7 @@ static void close_call(run *r)
     if (n)
         json_object_set_new(json_array_get(r->calls, n - 1), "arguments",
                             json_stringn(r->arguments.data ? r->arguments.data : "", r->arguments.len));
-    qn_buf_reset(&r->arguments);
+    if (!r->arguments.failed) qn_buf_reset(&r->arguments); /* a failure is reported at the end */
 }
 
 /* On a terminal the thought and what follows it meet: a line ends between them. */
@@ -203,6 +203,9 @@ static qn_status answer(run *r, uint32_t slice, qn_error *err)
     if (!st) st = generate(r, logits, err);
     r->end_ns = qn_clock_ns();
     free(logits);
+    if (!st) st = qn_buf_status(&r->text, "the answer", err);
+    if (!st) st = qn_buf_status(&r->reasoning, "the thought", err);
+    if (!st) st = qn_buf_status(&r->arguments, "the arguments of a call", err);
     if (!st && r->json) print_json(r);
     if (!st && !r->json) putchar('\n');
     return st;
