@@ -2,16 +2,7 @@
 # What holds for all verbs: help, exit statuses, errors of one line, configuration; and docs/cli.md names every option and JSON field.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-quern=${BUILD:-build}/quern
-model=models/demo
-tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
-n=0 failed=0
-check() { # NAME EXPECTED ACTUAL
-  n=$((n + 1))
-  if [ "$2" = "$3" ]; then echo "ok $n - $1"; return; fi
-  echo "not ok $n - $1"; failed=1
-  printf '# expected: %s\n# actual:   %s\n' "${2//$'\n'/$'\n'#}" "${3//$'\n'/$'\n'#}" | head -n 40
-}
+. tests/e2e/check.inc
 # exit status, bytes on stdout, stderr
 status() { "$@" >"$tmp/out" 2>"$tmp/err" </dev/null; echo "$? $(wc -c <"$tmp/out") $(head -c 200 "$tmp/err")"; }
 # the words of standard input that stand nowhere in the pages, quoted or as code

@@ -2,16 +2,7 @@
 # quern tokenize, as scripts use it: ids and pieces, JSON, a file of rows, exit statuses, errors of one line.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-quern=${BUILD:-build}/quern
-model=models/demo
-tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
-n=0 failed=0
-check() { # NAME EXPECTED ACTUAL
-  n=$((n + 1))
-  if [ "$2" = "$3" ]; then echo "ok $n - $1"; return; fi
-  echo "not ok $n - $1"; failed=1
-  printf '# expected: %s\n# actual:   %s\n' "${2//$'\n'/$'\n'#}" "${3//$'\n'/$'\n'#}" | head -n 40
-}
+. tests/e2e/check.inc
 status() { "$@" >"$tmp/out" 2>"$tmp/err" </dev/null; echo "$? $(head -c 200 "$tmp/err")"; }
 
 check "added tokens are recognised" $'1529\t"<|im_end|>"' "$("$quern" tokenize $model '<|im_end|>')"
